@@ -1,13 +1,13 @@
-"""Runs a program that prints Google Benchmark's JSON, alone or under `counterpoint run --budget`, and
-prints what it used, as lines `NAME VALUE UNIT`.
+"""Runs a program that prints Google Benchmark's JSON, alone or under `counterpoint run --budget`. Prints
+the program's times and, under `--budget`, what the recorder did, as lines `NAME VALUE UNIT`.
 
     budget.py alone TOOL ARGUMENTS...
     budget.py BUDGET EVENTS COUNTERPOINT PROFILE TOOL ARGUMENTS...
 
-`cpu` is the CPU time of the whole process per inference, as the program itself measures it. It does
-not include the program's start, nor what `counterpoint run` does before and after. `reached` is the
-part of the threads' CPU time that recording took by the recorder's own account, `calls` the number of
-all calls, and `timed` and `read` are how many of them were timed and had their counters read.
+`cpu` is the CPU time of the whole process per inference, as the program itself measures it. It does not
+include the program's start, nor what `counterpoint run` does before and after. `reached` is the fraction
+of the threads' CPU time that recording took, as the recorder estimates it. `calls` is the number of all
+calls of ops. `timed` counts the calls that were timed, and `read` those whose counters were read.
 """
 
 import json
@@ -26,7 +26,9 @@ def benchmark(command):
 
 
 def counts(profile):
-    """Yields what each thread counted: see docs/file-format.md."""
+    """Yields each thread's CPU time, the part that recording took of it, and a row (number of the op,
+    calls, timed calls, calls with read counters) for each op. docs/file-format.md describes
+    `counts.cps`."""
     for file in pathlib.Path(profile).glob("processes/*/counts.cps"):
         data, at = file.read_bytes(), 0
         while at < len(data):

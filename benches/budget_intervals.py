@@ -1,15 +1,17 @@
-"""Says how often the intervals of runs with a budget contain what a full run of the same program found,
-as lines `NAME VALUE UNIT`.
+"""Says how often the confidence intervals from recordings with a budget contain the values from full
+runs of the same program, as lines `NAME VALUE UNIT`.
 
     budget_intervals.py replay REPLAYS TEST COUNTERPOINT FOLDER PROGRAM ARGUMENTS...
     budget_intervals.py direct FULL_RUNS COUNTERPOINT FOLDER PROGRAM ARGUMENTS...
 
-`replay` records the program once in full, with `task-clock`, and draws from the recorded calls as the
-agent does: TEST is the test program of the agent's crate, whose `replay.rs` says what it writes.
+`replay` records the program once in full, with `task-clock`. Then the code of the crate `agent` chooses
+some of the recorded calls at random, REPLAYS times. TEST is the crate's test executable, which does
+this; the header of `crates/agent/src/recorder/budget/replay.rs` describes it.
 
-`direct` runs the program FULL_RUNS times in full, and once with each budget. Full runs of the same
-program differ from each other. So the interval of the mean per call is widened, as a sum of squares, by
-what another full run may differ from the mean of these: t · s · √(1 + 1/n).
+`direct` records the program FULL_RUNS times in full, and once with each budget. Full runs of the same
+program differ from each other. So this script widens the interval of each op's mean per call. One more
+full run may differ from the mean of the n full runs by t · s · √(1 + 1/n). The new half-width is the
+square root of the sum of the squares of this value and the old half-width.
 
 FOLDER is for files that may be overwritten.
 """
@@ -41,7 +43,7 @@ def record(counterpoint, profile, options, command):
 
 
 def recording(counterpoint, profile, path):
-    """Returns the names of the ops. `replay.rs` reads the written calls."""
+    """Writes the calls of a profile to `path`, for `replay.rs`, and returns the names of the ops."""
     exported = path.with_suffix(".csv")
     command = [counterpoint, "export", profile, "--format", "csv", "-o", str(exported)]
     subprocess.run(command, check=True)
@@ -83,7 +85,8 @@ def replay(replays, test, counterpoint, folder, *command):
 
 
 def rows(counterpoint, profile):
-    """Returns each op with its number of calls and the interval of its mean per call, None if unknown."""
+    """Returns each op's number of calls and the interval of its mean per call (None if there is no
+    interval)."""
     command = [counterpoint, "report", "--format", "json", profile]
     report = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     drawn = [row for row in report["rows"] if row.get("role", "workgroup") in ("workgroup", "op")]

@@ -2,13 +2,15 @@
 
     diff.py SERIES PAIRS hyperfine|alone COUNTERPOINT FOLDER PROGRAM_A... -- PROGRAM_B...
 
-Records SERIES series of PAIRS pairs in random order, as a user would, and prints means over the series:
-in how many something was called different, the part of the rows that were called the same or unknown, what
-was said of the op with the longest total, its change, and the spread of its pairs (a standard deviation of
-logarithms). With `hyperfine`, each series is followed
-by as many runs of both programs timed by hyperfine: whole processes without a profiler, where all runs of A
-come before those of B. Its answer is a ratio with a deviation ("1.05 ± 0.02 times faster"); a reader sees a
-difference if 1 is outside. FOLDER is for files that may be overwritten.
+Records SERIES series of PAIRS pairs of runs (A and B), as `counterpoint run --against` does, and prints means
+over the series. The means say in what fraction of the series `diff` called something different, and what
+fraction of the verdicts were "same" or "unknown". For the op with the longest total time, the means say how
+often `diff` called the op slower, how much the op changed, and how much the pairs of runs vary (a standard
+deviation of logarithms).
+
+With `hyperfine`, after each series, hyperfine times PAIRS runs of A, and then PAIRS runs of B, without a profiler. Hyperfine
+prints a ratio with a deviation ("1.05 ± 0.02 times faster"). The programs count as different if 1 is outside
+of this range. FOLDER is for files that may be overwritten.
 """
 
 import json

@@ -1,18 +1,19 @@
-"""Runs a program alone or under `counterpoint run`, and prints what it used and what the report says
-that recording cost, as lines `NAME VALUE UNIT`.
+"""Runs a program alone or under `counterpoint run`. Prints the program's times and the cost of recording
+that the report states, as lines `NAME VALUE UNIT`.
 
     price.py alone PROGRAM ARGUMENTS...
     price.py RUN COUNTERPOINT PROFILE PROGRAM ARGUMENTS...
 
-RUN are the arguments of `counterpoint run`, in one word.
+RUN contains all arguments of `counterpoint run`, separated by spaces.
 
-The program prints Google Benchmark's JSON. `cpu` is the processor time of its whole process, from its
-start to its end, as the kernel counts it for a process that waits for it; what `counterpoint run`
-itself does before and after is not in it. `wall` is how long that process lived. `calls-cpu` is the
-processor time of all inferences, as the program itself measures it.
+The program prints Google Benchmark's JSON. `cpu` is the processor time of the program's whole process,
+which the kernel reports when the process has ended (`wait4`). It does not include what `counterpoint
+run` itself does before and after. `wall` is how long that process lived. `calls-cpu` is the processor
+time of all inferences, as the program itself measures it.
 
-`stated`, `low` and `high` are the cost that the report states for the whole process, and
-`stated-calls` the part of it that grows with the number of calls.
+`stated` is the cost that the report states for the whole process. `low` and `high` are the ends of the
+confidence interval of this cost. `stated-calls` is the part of the cost that grows with the number of
+calls.
 """
 
 import json
@@ -27,7 +28,7 @@ CALLS = ["probes", "counting", "after_readings", "way", "waiting", "switches", "
 
 
 def wait(result, command):
-    """Runs the program as a child of this process."""
+    """Runs the program as a child of this process, and writes the child's times to the file `result`."""
     begun = time.monotonic_ns()
     child = os.posix_spawnp(command[0], command, os.environ)
     _, status, used = os.wait4(child, 0)

@@ -1,20 +1,24 @@
-"""Runs a program alone and under `counterpoint run` in several ways, all at once, and has the processes take
-turns with their steps. Prints what `benches/price.py` prints for each, as lines `WAY-NAME VALUE UNIT`.
+"""Starts a program several times at once, alone and under `counterpoint run` with different arguments (each a
+"way"), and has the processes take turns with their steps. Prints for each way what `benches/price.py` prints,
+as lines `WAY-NAME VALUE UNIT`.
 
     price_in_turns.py COUNTERPOINT PROFILES WAY=ARGUMENTS... -- PROGRAM ARGUMENTS...
 
-A WAY without ARGUMENTS (`alone=`) is the program without us; ARGUMENTS are those of `counterpoint run`, in one
-word. Profiles are written to PROFILES, a directory.
+A WAY without ARGUMENTS (`alone=`) runs the program without Counterpoint. Otherwise, ARGUMENTS are arguments
+of `counterpoint run`, separated by spaces. Profiles are written to the directory PROFILES.
 
 Whole processes of ten seconds that run one after the other differ by more than the recorder costs, because a
-shared machine is not equally fast in two periods of ten seconds. In a fraction of a second it changes less. So
-each process does a single step, and then one of the others does; the order is drawn anew for each step. No two
-processes ever run at the same time, from their start to their end. What differs between two ways is then what
-these ways do.
+shared machine is not equally fast in two periods of ten seconds. In a fraction of a second, its speed changes
+less. So each process does a single step, and then waits until each of the others has done one. The order is
+chosen at random for each round of steps. At most one of the processes runs at a time, also while it starts
+and ends. So changes of the machine's speed affect all ways almost equally, and hardly the differences between
+them.
 
-`typical-cpu` and `typical-wall` are the times of all steps, if what other programs on the machine did to a few
-of them is left out. A step of a way is compared with the step of the same number of the way `alone`, which ran
-within a few seconds of it. The middle half of these differences is averaged.
+`typical-cpu` and `typical-wall` estimate the total times of all steps so that a disturbance of a few steps by
+other programs hardly changes the estimates. The time of each step is compared with that of the step with the
+same number in the way `alone`, which ran within a few seconds of it. The mean of the middle half of these
+differences is added to the mean of the middle half of the times in `alone`. The sum is multiplied by the
+number of steps.
 
 `quiet-cpu` and `quiet-wall` are the times that all steps would take if each were like the shortest eighth of
 them, with the fewest disturbances. Where other machines use the same cores, a disturbance takes a third more
@@ -92,7 +96,7 @@ def middle(values):
 
 
 def typical(way, alone):
-    """Returns the times of all steps without what happened in few of them, and without what happened in most."""
+    """Yields `typical-cpu`, `quiet-cpu`, `typical-wall` and `quiet-wall`."""
     for clock in ("cpu", "wall"):
         own, theirs = (of.found["steps"][clock] for of in (way, alone))
         more = middle([a - b for a, b in zip(own, theirs, strict=True)])

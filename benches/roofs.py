@@ -2,10 +2,10 @@
 
     roofs.py COUNTERPOINT SECONDS
 
-Prints lines `NAME.ours VALUE G/s`, `NAME.likwid VALUE G/s` and `NAME.apart VALUE of-likwid`, where NAME is
-`fN-CORES` for operations on numbers of N bits, and `KERNEL-LEVEL-CORES` for bytes. Both programs move over
-blocks of the same size. Of likwid-bench, the best of some short runs counts, as the best repetition counts of
-ours: another program can only make a machine slower.
+Prints lines `NAME.ours VALUE G/s`, `NAME.likwid VALUE G/s` and `NAME.apart VALUE of-likwid` (the difference
+of the two, as a part of likwid-bench's rate). NAME is `fN-CORES` for operations on numbers of N bits, and
+`KERNEL-LEVEL-CORES` for moved bytes. Both programs use blocks of the same size. For both, the best rate is
+used (likwid-bench: of some short runs), because other programs can only make the machine slower.
 """
 
 import json
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-# The time of a run in seconds, and the number of runs.
+# The time of one run of likwid-bench in seconds, and the number of runs.
 SHORT = 0.05
 RUNS = 5
 # The number of operations that a peakflops kernel makes for each number that it reads.
@@ -46,7 +46,8 @@ def ours(counterpoint, seconds, cache):
 
 
 def pairs(measured):
-    """Each roof that likwid-bench measures, too: its name, the command's arguments, the unit, and our rate."""
+    """Yields the roofs that likwid-bench can measure, too: the roof's name, likwid-bench's arguments and
+    unit, our rate."""
     widest = max(row["bits"] for row in measured["compute"])
     for row in measured["compute"]:
         if row["bits"] == widest and not row["scalar"]:
@@ -64,13 +65,14 @@ def pairs(measured):
 
 
 def arguments(kernel, kilobytes, threads, per_second):
-    """What makes likwid-bench run for a short time, if each thread goes over its block so often in a second."""
+    """Returns arguments with which likwid-bench runs for about SHORT seconds, if a thread goes over its block
+    `per_second` times in a second."""
     iterations = max(int(per_second * SHORT), 1)
     return ["-t", kernel, "-W", f"N:{kilobytes * threads}kB:{threads}", "-i", str(iterations)]
 
 
 def likwid(work, unit):
-    """The best rate of some runs, per second."""
+    """Returns the best rate of RUNS runs of likwid-bench, in operations or bytes per second."""
     return max(run(["likwid-bench", *work], unit) for _ in range(RUNS)) * 1e6
 
 

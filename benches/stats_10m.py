@@ -1,5 +1,6 @@
-"""For each op, over all threads and for each thread: mean, deviation, extremes, and means of 16
-buckets; for each pair of variables, both correlations and the table of probabilities."""
+"""Calculates statistics of each op with numpy and SciPy, over all threads and for each thread. For each
+variable: the mean, the deviation, the extremes, and the means of 16 buckets. For each pair of variables:
+both correlations (Pearson's and Spearman's) and the table of probabilities."""
 
 import sys
 import numpy as np, pyarrow.parquet as pq

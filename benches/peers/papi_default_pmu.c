@@ -1,8 +1,8 @@
-// Preloaded so that PAPI can count on a machine without a PMU. PAPI's component `perf_event`
-// disables itself without a processor's PMU as its default PMU. This library presents libpfm's PMU
-// "perf" (the kernel's own counters) as a default PMU with room for 32 counters. It hides the
-// processor's PMU, which libpfm detects with CPUID although it cannot be used, because PAPI refuses
-// two default PMUs.
+// A library that is preloaded so that PAPI can count on a machine without a usable PMU. PAPI's
+// component `perf_event` disables itself if no PMU of a processor can be its default PMU. This
+// library presents libpfm's PMU "perf" (the kernel's own counters) as a default PMU with room for
+// 32 counters. It hides the processor's PMU, which libpfm detects with CPUID although it cannot be
+// used, because PAPI refuses two default PMUs.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <perfmon/pfmlib.h>

@@ -34,8 +34,9 @@ extern "C" void inputs_on() {
   handle = at::addGlobalCallback(at::RecordFunctionCallback(began, ended).needsInputs(true));
 }
 
-// Adds an observer that reads a group of this many software counters (user mode) at the beginning
-// and the end of each op, on the calling thread. Returns -1 if the counters cannot be opened.
+// Adds an observer that reads a group of software counters at the beginning and the end of each op.
+// The group counts the calling thread in user mode, and has `counters` counters, but at most 3.
+// Returns -1 if the counters cannot be opened.
 extern "C" int reads_on(int counters) {
   static const std::uint64_t kinds[] = {PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_TASK_CLOCK,
                                         PERF_COUNT_SW_PAGE_FAULTS_MIN};

@@ -2,9 +2,15 @@
 
     ops.py PACKAGE NOOP COUNTERS
 
-Calls a small op in turn without an observer, with a native observer that does nothing, with one that does
-nothing but gets the arguments of ops, with one that only reads a group of COUNTERS counters twice, with ours
-while a run records, and with ours and shapes.
+Calls a small op in turn in these cases:
+
+    bare    without an observer
+    noop    with a native observer that does nothing
+    inputs  with a native observer that does nothing, but gets the arguments of ops
+    reads   with a native observer that only reads a group of COUNTERS counters twice
+    ours    with Counterpoint's observer, while a run records
+    shapes  with Counterpoint's observer, which also records shapes
+
 Prints nanoseconds of processor time per op: medians of 400 turns.
 """
 

@@ -2,12 +2,13 @@
 
     plugins.py PACKAGE CHILD
 
-KINETO_PLUGIN_LIB_DIR_PATH has two plugins of idle.c: one that supports kernels, and one that supports
-gpu_memset and takes the ids of ops. A list of kinds chooses who takes part in a recording: neither, the
-first, or the second. CHILD is the child profiler of child.cpp, which takes part when told to. Each case
-records 500,000 small ops, in 20 turns. Prints the wall time per op while
-recording, and of what torch does when the recording stops (medians of the turns). The package's entry
-point is measured before torch is imported and while nothing is asked of it.
+The folder in KINETO_PLUGIN_LIB_DIR_PATH has two plugins, made from idle.c. One supports kernels. The other
+supports gpu_memset and takes the ids of ops. The variable COUNTERPOINT_TORCH_KINDS chooses which of them
+takes part in a recording: neither, the first, or the second. CHILD is the child profiler of child.cpp, which
+takes part only in the case `empty`. Each case records 500,000 small ops, in 20 turns. Prints two wall times
+per op (medians of the turns): of the recording, and of what torch does when the recording stops. `entry` is
+the time that the package's entry point takes before torch is imported, if no environment variable asks for a
+recording.
 """
 
 import ctypes

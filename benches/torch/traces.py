@@ -1,5 +1,5 @@
-"""Two events per op. A warm-up comes first, so that the million events do not include torch's lazy
-start."""
+"""Measures how long PyTorch's profiler takes to export a trace of 500,000 ops, with two events each. A
+warm-up comes first, so that this time does not include torch's lazy start."""
 
 import sys, time
 import torch

@@ -2,8 +2,8 @@
 
     training.py STEPS THREADS [turns]
 
-An op takes 20 to 30 µs, and PyTorch's code for observers is no longer in the caches when the next one begins.
-A bench that repeats one op does not show this.
+An op of the transformer takes 20 to 30 µs, so PyTorch's code for observers is no longer in the caches when
+the next op begins. A benchmark that repeats one op does not show the cost of refilling the caches.
 
 With `turns`, the program takes turns with others, as `benches/price_in_turns.py` describes.
 The key `steps` contains the processor time and the wall time of each step, in ns.

@@ -1,7 +1,8 @@
-"""Builds the wheel of this package: the Python files with the program and the library inside.
+"""Builds the wheel of this package, which contains the Python files, the program `counterpoint` and
+libcounterpoint.so.
 
 This is a build backend (PEP 517, PEP 660) without dependencies. It takes the program and the library from the
-first of these sources that it can use:
+first of these sources whose condition is met:
 
 | source | condition |
 |---|---|
@@ -14,8 +15,8 @@ docs/tvm.md, "Installing", describes this for users.
 The package has no compiled Python module, so one wheel works with every Python from 3.9 on. The wheel's tag
 says on which machines the program and the library run. The files of a release run on any Linux with glibc
 2.17 or later: the tag is `manylinux_2_17`, and also its older name `manylinux2014`, because pip before 20.3
-knows only this name. Other files get a tag for machines like this one. `cargo xtask release` publishes the
-wheel that this file makes.
+knows only this name. If one of the files needs a newer glibc or `libgcc_s.so.1`, the tag is
+`linux_<architecture>`. `cargo xtask release` publishes the wheel that this file makes.
 """
 
 import base64
@@ -32,13 +33,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PACKAGE = HERE / "src/counterpoint"
-# Two programs and the library. Users start the small program; the other contains the whole command
-# line.
+# The two programs and the library in a wheel. Users start bin/counterpoint, which is small;
+# libexec/counterpoint contains the whole command line.
 BUILT = ("bin/counterpoint", "libexec/counterpoint", "lib/libcounterpoint.so")
 PROGRAMS = ("/bin/counterpoint", "/libexec/counterpoint")
 VERSION = re.search(r'__version__ = "(.+)"', (PACKAGE / "__init__.py").read_text()).group(1)
 NAME = f"counterpoint-{VERSION}"
-# The oldest glibc with which a release works, and the platform tags of wheels for it.
+# The oldest glibc with which a release works. The platform tags of a wheel for this glibc, and of any other
+# wheel.
 FLOOR = (2, 17)
 ANY_LINUX = (f"manylinux_2_17_{platform.machine()}", f"manylinux2014_{platform.machine()}")
 HERE_ONLY = (f"linux_{platform.machine()}",)
@@ -96,7 +98,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(target.name + ".new")
         shutil.copy2(source, new)
-        new.replace(target)  # A process that has the old one mapped keeps it.
+        new.replace(target)  # A process that has mapped the old file keeps it.
     return write(Path(wheel_directory), [], {"counterpoint.pth": f"{PACKAGE.parent}\n"}, HERE_ONLY)
 
 
@@ -117,7 +119,7 @@ def plugins(library):
 
 
 def shared(library):
-    """Returns the manual pages beside the library, and the licences. pip installs the pages where
+    """Returns the manual pages that come with the library, and the licences. pip installs the pages where
     `man` finds them."""
     share = library.parent.parent / "share"
     pages = sorted((share / "man/man1").glob("*.1"))
@@ -127,16 +129,16 @@ def shared(library):
 
 
 def runs_on_any(path):
-    """Returns whether a program or a library needs no glibc newer than `FLOOR`, and no library of a
-    compiler. It searches the whole file for names, so it may return False by mistake, but not
-    True."""
+    """Returns whether a program or a library needs neither a glibc newer than `FLOOR` nor
+    `libgcc_s.so.1`. It searches the whole file for the names `GLIBC_…` and `libgcc_s.so.1`, so it may return
+    False by mistake, but not True."""
     content = path.read_bytes()
     versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\d]*\0)", content)
     return b"\0libgcc_s.so.1\0" not in content and all((int(a), int(b)) <= FLOOR for a, b in versions)
 
 
 def sources():
-    """Returns the package's files, sorted."""
+    """Returns the package's files except for built ones, sorted."""
     return sorted(
         path
         for path in PACKAGE.rglob("*")
@@ -151,7 +153,8 @@ def headers():
 
 
 def built():
-    """Returns the files of `BUILT`, from a folder or newly built."""
+    """Returns the paths of the files that `BUILT` lists. If no folder with built files can be used, cargo
+    builds them."""
     chosen = os.environ.get("COUNTERPOINT_DIST")
     if chosen:
         paths, why = in_dist(Path(chosen))
@@ -171,7 +174,7 @@ def built():
             " has made it, or set COUNTERPOINT_DIST to its location (docs/tvm.md, Installing)"
         )
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
-    # The folders that xtask uses, so that nothing is built twice.
+    # `cargo xtask` builds in the same folders, so nothing is built twice.
     cargo(target, "--package", "counterpoint", "--bins")
     artifacts = target / "artifacts"
     cargo(artifacts, "--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so")
@@ -180,7 +183,8 @@ def built():
 
 
 def in_dist(dist):
-    """Returns the paths of `BUILT` in a folder, and a reason if they cannot be used."""
+    """Returns the paths in a folder of the files that `BUILT` lists, and a reason if these files cannot be
+    used."""
     paths = tuple(dist / name for name in BUILT)
     for path in paths:
         if not path.is_file():

@@ -1,6 +1,6 @@
 // A profiler plugin in C++. It records the kernels that a library runs on its device. The library
 // must call `queue_kernel` for each kernel. Exceptions must not leave a function of the interface,
-// so each function catches all exceptions.
+// so each function catches the exceptions that its code can throw.
 //
 //     g++ -std=c++17 -O2 -fPIC -shared $(pkg-config --cflags counterpoint-plugin) queue.cpp -o queue.so
 //     counterpoint plugin check queue.so
@@ -39,8 +39,8 @@ int64_t now() {
   return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-// Calls `body` with the recording if the arguments are usable. Catches every exception, so that
-// none reaches the host.
+// Calls `body` with the recording if the arguments are usable. Catches the exceptions that `body`
+// can throw, so that none reaches the host.
 template <typename Params, typename Body>
 int guarded(Params* params, size_t size, Body body) noexcept {
   try {

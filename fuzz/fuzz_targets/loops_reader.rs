@@ -1,4 +1,5 @@
-//! Reads arbitrary bytes as the file of loops in a profile, and as pages with tables of loops.
+//! Reads arbitrary bytes as a profile's file of loops, and as pages (the recorder's blocks of
+//! memory) with tables of loops.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

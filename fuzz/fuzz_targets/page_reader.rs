@@ -1,4 +1,5 @@
-//! Reads arbitrary bytes as a page, or as the records of a page, with several layouts of counters.
+//! Reads arbitrary bytes as a page (the recorder's block of records), or as the records of a page,
+//! with several layouts of counters.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -10,7 +10,7 @@ use plugin_host::Host;
 #[path = "../../crates/plugin/tests/support/calls.rs"]
 mod calls;
 
-/// After the last byte, each decision is 0.
+/// Makes decisions from the fuzzer's bytes. After the last byte, each decision is 0.
 struct Bytes {
     bytes: Vec<u8>,
     at: usize,

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// The first call writes the profile; later, only its file of pages changes.
+/// Returns the profile's directory. The first call writes the profile; later, only its file of
+/// pages changes.
 fn dir() -> &'static PathBuf {
     static PROFILE: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, dir) = PROFILE.get_or_init(|| {

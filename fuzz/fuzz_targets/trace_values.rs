@@ -1,4 +1,4 @@
-//! Writes metadata values of every kind as Chrome JSON.
+//! Writes arguments of every kind as Chrome JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -22,7 +22,8 @@ use dataset::{Dataset, Table};
 use crate::addresses::Place;
 use crate::{cluster, functions};
 
-/// How many operators an error about missing memory names: those that have the most.
+/// If a query needs too much memory, the error names this many operators: those that use the most
+/// memory.
 const CONSUMERS_IN_ERRORS: NonZeroUsize = NonZeroUsize::new(5).expect("5 is not 0");
 
 /// The threads and memory that a query may use, and where it runs.
@@ -30,13 +31,13 @@ const CONSUMERS_IN_ERRORS: NonZeroUsize = NonZeroUsize::new(5).expect("5 is not 
 pub struct Limits {
     /// The scheduler of the cluster that runs the query; `None` if this process runs it.
     pub cluster: Option<Place>,
-    /// The number of threads, and of the parts into which rows are divided.
+    /// The number of threads, and of the parts (partitions) into which DataFusion divides rows.
     pub threads: usize,
     /// Bytes of memory for sorting, joining and grouping; `None` if there is no limit.
     pub memory: Option<usize>,
 }
 
-/// Parses a size in bytes. K, M or G may follow the number, for powers of 1,024.
+/// Parses a size in bytes. K, M or G after the number multiplies it by 1,024, 1,024² or 1,024³.
 pub fn size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
@@ -49,7 +50,7 @@ pub fn size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "not a size like 512M or 4G".to_owned())
 }
 
-/// The columns and rows.
+/// The columns and the rows of an answer.
 pub type Answer = (SchemaRef, Vec<RecordBatch>);
 
 pub fn run(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, String> {
@@ -91,8 +92,9 @@ async fn answer(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer,
             let mut runtime = RuntimeEnvBuilder::new();
             if let Some(memory) = limits.memory {
                 // The operators that can use temporary files share the memory evenly. With a pool
-                // for whoever comes first, a group-by in two threads failed: the first thread took
-                // nearly all memory, and the second could not even read its temporary files.
+                // that gives memory to whoever asks first, a group-by in two threads failed: the
+                // first thread took nearly all memory, and the second could not even read its
+                // temporary files.
                 let pool = TrackConsumersPool::new(FairSpillPool::new(memory), CONSUMERS_IN_ERRORS);
                 runtime = runtime.with_memory_pool(Arc::new(pool));
             }
@@ -129,7 +131,7 @@ fn provider(dataset: &Dataset, table: Table) -> Result<Arc<dyn TableProvider>, D
     let dir = std::path::absolute(&dataset.dir)?;
     let mut paths = Vec::new();
     for file in dataset.files(table) {
-        // A URL, because DataFusion treats some characters of a plain path as a pattern.
+        // DataFusion gets a URL, because it treats some characters of a plain path as a pattern.
         let path = dir.join(&file.path);
         let url = url::Url::from_file_path(&path)
             .map_err(|()| DataFusionError::Execution(format!("{}: not a path", path.display())))?;

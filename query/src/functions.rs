@@ -14,7 +14,7 @@ use crate::sum;
 
 const WIDE: DataType = DataType::Decimal128(38, 0);
 
-/// `sum` and `avg` replace DataFusion's own functions of the same names.
+/// Registers the functions. `sum` and `avg` replace DataFusion's own functions of the same names.
 pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     registry.register_udaf(Arc::new(sum::checked_sum()))?;
     registry.register_udaf(Arc::new(sum::exact_avg()))?;
@@ -80,8 +80,8 @@ fn bucket_ns() -> ScalarUDF {
     create_udf("bucket_ns", vec![whole.clone()], whole, Volatility::Immutable, Arc::new(of))
 }
 
-/// `bucket_of(ns)`: the bucket of the table `hist` that contains a duration. NULL for a negative
-/// duration.
+/// `bucket_of(ns)`: the number of the bucket to which a duration belongs, as in the table `hist`.
+/// NULL for a negative duration.
 fn bucket_of() -> ScalarUDF {
     let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(given)?;
@@ -123,7 +123,7 @@ mod tests {
         for number in 0..3712 {
             assert_eq!(bucket(middle(number).unwrap()), Some(number));
         }
-        // The middle of a bucket differs from the duration by at most 1/128 of it.
+        // Each duration differs from the middle of its bucket by at most 1/128 of the duration.
         for ns in (0..62).flat_map(|bit| [(1i64 << bit) - 1, 1 << bit, (1 << bit) * 3 / 2 + 1]) {
             let of = middle(bucket(ns).unwrap()).unwrap();
             assert!((of - ns).abs() <= ns / 128, "{ns}: {of}");
@@ -145,11 +145,11 @@ mod tests {
 
     #[test]
     fn correlations_by_hand() {
-        // 35 / √(305 · 5), as in the tests of `analysis`.
+        // The correlation is 35 / √(305 · 5), as a test of the crate `analysis` computes by hand.
         let sums = [6, 19, 43, 111, 142, 309];
         assert_eq!(correlation(sums), Some(35.0 / (305f64.sqrt() * 5f64.sqrt())));
         assert_eq!(correlation([3, 3, 3, 3, 3, 3]), None, "constant");
-        // y = 2x with sums of 38 digits: exactly 1.
+        // If y is 2x, the correlation is exactly 1, also for sums of 38 digits.
         let (a, b) = (1i128 << 61, (1i128 << 61) + 1);
         let (x, xx) = (a + b, a * a + b * b);
         assert_eq!(correlation([2, x, 2 * x, xx, 2 * xx, 4 * xx]), Some(1.0));

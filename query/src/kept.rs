@@ -1,5 +1,5 @@
 //! The queries that are stored in this program under a name. Their texts in `queries/` also work in
-//! DuckDB.
+//! DuckDB, with the views and macros that docs/datasets.md defines.
 
 #[derive(Debug)]
 pub struct Kept {

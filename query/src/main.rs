@@ -12,12 +12,12 @@
 //! | [`sum`] | SQL functions for sums and means; a sum that cannot be represented is an error |
 //! | [`functions`] | SQL functions for correlations and for the buckets of histograms |
 //! | [`addresses`] | parses addresses of a cluster, and defines the arguments of its programs |
-//! | [`cluster`] | runs queries on a Ballista cluster; without the feature: `no_cluster` |
+//! | [`cluster`] | runs queries on a Ballista cluster; without the feature `ballista`, `no_cluster` replaces it |
 //! | [`kept`] | the queries that this program stores by name |
 //! | [`print`] | prints rows as text, CSV or JSON |
 //! | [`progress`] | shows the progress of a query |
 //! | `footer` | checks the footer of a Parquet file; a source file of the crate `dataset` |
-//! | `hidden` | escapes characters that a terminal must not get; a source file of `counterpoint` |
+//! | `hidden` | replaces characters that a terminal must not get; a source file of `counterpoint` |
 //!
 //! Statements that would write are refused, and paths are not accepted as tables.
 #![forbid(unsafe_code)]
@@ -49,9 +49,9 @@ use dataset::Dataset;
 use hidden::visible;
 use progress::{Step, Words};
 
-/// How often a query is repeated because its dataset changed.
+/// The largest number of times that a query is repeated because its dataset changed.
 const MOST_CHANGES: u32 = 5;
-/// How many gaps of a dataset are listed.
+/// The largest number of gaps of a dataset (such as missing parts) that are listed.
 const MOST_NAMED: usize = 20;
 
 /// Ask a dataset of many ranks in SQL.
@@ -135,7 +135,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Escapes hidden characters except line ends.
+/// Replaces all hidden characters except line breaks.
 fn lines_of(text: &str) -> String {
     text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
@@ -146,7 +146,8 @@ fn open(dir: &Path) -> Result<Dataset, String> {
 }
 
 /// Runs the query. While a recorded program is running, its part of the dataset is replaced from
-/// time to time. If the query fails and a part was replaced meanwhile, the query is repeated.
+/// time to time. If the query fails and a part was replaced meanwhile, the query is repeated, at
+/// most [`MOST_CHANGES`] times.
 fn answer(
     args: &Args,
     dir: &Path,

@@ -1,5 +1,5 @@
-//! Replaces the module `cluster` if the feature `ballista` is off. Its functions return an error
-//! that says how to build with Ballista.
+//! Replaces the module `cluster` if the feature `ballista` is off. All functions that are ever
+//! called return an error that says how to build with Ballista.
 
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::error::DataFusionError;
@@ -27,7 +27,7 @@ pub fn executor(_: &Executor) -> Result<(), String> {
     is_built()
 }
 
-/// Never called, because [`session`] always fails.
+/// Never called, because [`is_built`] always fails, and the program ends then.
 pub fn in_words(_: &Place, why: &str) -> String {
     why.to_owned()
 }

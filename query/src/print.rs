@@ -51,8 +51,8 @@ pub fn print(
             rows.push(formatters.iter().map(cell).collect());
         }
     }
-    // Files and pipes get hidden characters in CSV and JSON unchanged. In text, they are always
-    // escaped.
+    // If stdout is a file or a pipe, CSV and JSON contain hidden characters unchanged. The format
+    // `text` never contains hidden characters: they are replaced.
     let is_shown = io::stdout().is_terminal();
     match format {
         Format::Csv => csv(out, &names, &rows, is_shown),
@@ -108,7 +108,7 @@ fn json(
     Ok(())
 }
 
-/// Writes each hidden character in JSON as `\uXXXX`.
+/// Writes each hidden character in JSON, except line breaks, as `\uXXXX`.
 fn escaped(json: &[u8]) -> Vec<u8> {
     let mut all = String::new();
     for c in String::from_utf8_lossy(json).chars() {
@@ -124,8 +124,8 @@ fn escaped(json: &[u8]) -> Vec<u8> {
     all.into_bytes()
 }
 
-/// Whether a cell can be written to JSON without quotes: a number that fits into 64 bits, or a
-/// boolean.
+/// Whether a cell can be written to JSON without quotes: a boolean, a finite float, or a signed
+/// integer of 64 bits.
 fn is_plain_number(data_type: &DataType, text: &str) -> bool {
     match data_type {
         DataType::Boolean => true,

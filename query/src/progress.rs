@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::hidden::visible;
 
-/// No progress is shown before this time.
+/// No progress is shown until a step has taken this long.
 const SILENT: Duration = Duration::from_secs(1);
 const REDRAW: Duration = Duration::from_millis(200);
 /// Moves the cursor to the beginning of the line and erases the line.
@@ -35,12 +35,12 @@ pub struct Step {
     what: String,
     since: Instant,
     words: Words,
-    /// The sender stops the thread when it is dropped.
+    /// The thread that draws the progress line, and a sender; dropping the sender ends the thread.
     drawing: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Step {
-    /// `what` is the step's name, for example `asking job.dataset`.
+    /// Begins a step. `what` is its name, for example `asking job.dataset`.
     pub fn begin(what: &str, words: Words) -> Self {
         let (what, since) = (visible(what).into_owned(), Instant::now());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -60,7 +60,7 @@ impl Step {
                     let _ = io::stderr().write_all(ERASE.as_bytes());
                 }
             };
-            // Without the thread, only the progress line is missing.
+            // If the thread cannot be started, only the progress line is missing.
             let thread = thread::Builder::new().name("progress".to_owned()).spawn(draw).ok()?;
             Some((end, thread))
         };

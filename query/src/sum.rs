@@ -29,7 +29,7 @@ pub fn checked_sum() -> AggregateUDF {
     Exact::new(What::Sum).into()
 }
 
-/// The mean is an exact sum, divided by the number of values.
+/// Returns the function `avg`: an exact sum, divided by the number of values.
 pub fn exact_avg() -> AggregateUDF {
     Exact::new(What::Mean).into()
 }
@@ -50,10 +50,10 @@ struct Exact {
 
 impl Exact {
     fn new(what: What) -> Self {
-        // These are the other names of DataFusion's function, which is replaced. The programs of a
-        // cluster look up functions by their first name. If DataFusion's function stayed registered
-        // under an alias, they could find it instead of this function, because both have the same
-        // first name.
+        // The aliases are the other names of the DataFusion function that this function replaces.
+        // The programs of a cluster look up functions by their main name. If DataFusion's function
+        // stayed registered under an alias, the programs could find it instead of this function,
+        // because both have the same main name.
         let aliases = match what {
             What::Sum => Vec::new(),
             What::Mean => vec!["mean".to_owned()],
@@ -203,8 +203,8 @@ impl Groups {
         self.values.resize(groups.max(self.values.len()), 0);
     }
 
-    /// Adds `value`, the sum of `values` values. To remove a value that leaves the frame of a
-    /// window function, the caller negates both.
+    /// Adds `value`, which is the sum of `values` single values, to the sum of `group`. To remove a
+    /// value that leaves the frame of a window function, the caller negates both numbers.
     fn add(&mut self, group: usize, value: i256, values: u64) {
         // No overflow: the sum of 2⁶⁴ numbers of 38 digits is far below 2²⁵⁵.
         self.sums[group] = self.sums[group].wrapping_add(value);
@@ -328,7 +328,8 @@ impl Accumulator for One {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         self.0.grow(1);
-        // DataFusion calls this once for each row of a window function, so no arrays are made.
+        // DataFusion calls this method once for each row of a window function, so it avoids the
+        // cost of making arrays.
         let (scale, values) = (self.0.scale, self.0.values[0]);
         let sum = Groups::sum_of(self.0.sums[0], values)?;
         Ok(match self.0.what {

@@ -1,7 +1,7 @@
 """Defines the counters for the checks of a PMU, and their expected counts in programs/known.c. On a machine without a
-PMU, `run.py --stand-in` counts events of the kernel instead of instructions, branches and loads, so that the checks
-themselves are tested. With `--stand-in broken`, the program does not do what its source says, and each check must
-fail."""
+PMU, `run.py --stand-in` counts page faults and writes to an address, which Linux counts by itself, instead of
+instructions, branches and loads. This tests the checks themselves. With `--stand-in broken`, the loops of known.c are
+longer than the checks expect, and each check of a count must fail."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 import machine
 
-# A call of loop_100000 has this many more iterations than one of loop_10000. So do the load_… ops.
+# A call of loop_100000 has this many more iterations than one of loop_10000. The same is true of
+# the load_… ops.
 MORE = 90_000
-# Iterations of a round in the loop_… ops, and in the load_… ops.
+# A round calls each op once. LOOPS and LOADS are the iterations of all loop_… ops and of all load_…
+# ops in a round.
 LOOPS, LOADS = 111_000, 110_000
 
 
@@ -44,20 +46,23 @@ class Events:
     again: Counter
     # A group that contains this counter is read with system calls.
     beside: str
-    # Too many for one group. The first are `instructions`, the last are `branches`.
+    # These counters are too many for one group. The first is `instructions`, the last is
+    # `branches`.
     many: list[str]
-    # The option for counters that take turns, and those of them with known counts.
+    # `turns` is the value of `-e` for counters that take turns (are multiplexed). `in_turns` has
+    # those of these counters whose counts are known.
     turns: str
     in_turns: list[Counter]
     # The counters by the source of their names (perf, PAPI, the vendor).
     names: dict[str, list[Counter]]
-    # The counters that PAPI itself counts here, by PAPI's names.
+    # The counters whose counts are compared with PAPI's own counts, by their names in PAPI.
     of_papi: dict[str, Counter]
     # The cost of reading is measured with the first of these, then with the first two, and so on.
     priced: list[str]
     # The name of `instructions` for perf_event_open and perf stat.
     judged: str
-    # Top-down metrics. `parts` add up to the first counter of `slots`.
+    # Top-down metrics. If `parts` has counters, their counts add up to that of the first counter of
+    # `slots`.
     slots: list[str]
     parts: list[str]
     stand_in: bool = False
@@ -146,13 +151,14 @@ def real() -> Events:
 
 
 def stand_in(address: str, broken: bool) -> Events:
-    """The kernel counts page faults and writes to an address exactly without a PMU."""
+    """Returns the counters for `--stand-in`. Linux counts page faults, and writes to an address, exactly even without a
+    PMU."""
     faults = Counter("page-faults:u", 0.01, 0.01)
     writes = Counter(f"mem:{address}/8:w:u", 0.001, 0.001)
     elsewhere = [f"mem:{int(address, 16) + 8 * i:#x}/8:w:u" for i in range(1, 5)]
-    # Three rounds of five calls: a round with three scaled counts, one with exact counts only, and
-    # one without counts. A step of the last round comes first, because the first call is that of
-    # `warm`.
+    # Three rounds of five calls: a round with three scaled counts (those whose counter runs only
+    # half of the time), one with exact counts only, and one without counts. A step of the last
+    # round comes first, because the first call is that of `warm`.
     scaled = ["0:5@500", "0:50@500", "0:500@500", "0:100", "0:1000"]
     exact = ["0:10", "0:100", "0:1000", "0:100", "0:1000"]
     missing = ["0:7@0"] * 5

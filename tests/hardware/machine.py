@@ -31,7 +31,7 @@ def first_line(path: str, begin: str) -> str:
     return ""
 
 
-# The type and the number (config) for perf_event_open.
+# For each counter: the type and the number (config) that perf_event_open takes.
 GENERIC = {
     "cycles": (0, 0),
     "instructions": (0, 1),
@@ -57,13 +57,14 @@ DISABLED, INHERIT, NOT_KERNEL, NOT_HYPERVISOR, ON_EXEC = 1 << 0, 1 << 1, 1 << 5,
 
 
 def opened(name: str, group: int = -1, flags: int = 0) -> tuple[int, str]:
-    """Returns a descriptor and an empty text, or -1 and the reason. Counterpoint is compared with
-    this, so none of its code is used."""
+    """Returns a descriptor and an empty text, or -1 and why the counter cannot be opened. Counterpoint's counts are
+    compared with those of this descriptor, so this function uses no code of Counterpoint."""
     number = SYS_PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         return -1, f"not known how on {platform.machine()}"
     kind, config = GENERIC[name]
-    # perf_event_attr up to version 5 (112 bytes), with the times as read_format.
+    # The fields of perf_event_attr up to version 5 (112 bytes). With this read_format, read(2) also
+    # returns the times enabled and running.
     bits = NOT_KERNEL | NOT_HYPERVISOR | flags
     attributes = struct.pack("IIQQQQQ", kind, 112, config, 0, 0, 3, bits).ljust(112, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -76,7 +77,7 @@ def opened(name: str, group: int = -1, flags: int = 0) -> tuple[int, str]:
 
 
 def why_not(names: list[str]) -> str:
-    """Returns the reason, or an empty text if the counters can count as one group."""
+    """Returns why the counters cannot count as one group, or an empty text if they can."""
     descriptors: list[int] = []
     try:
         for name in names:
@@ -105,7 +106,7 @@ def counted(name: str, command: list[str]) -> int:
 
 
 def reads_without_kernel() -> str:
-    """Returns the reason, or an empty text."""
+    """Returns why counters cannot be read without system calls, or an empty text if they can."""
     for path in ("/sys/bus/event_source/devices/cpu/rdpmc", "/proc/sys/kernel/perf_user_access"):
         try:
             with open(path, encoding="utf-8") as file:

@@ -25,7 +25,8 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 COMMAND = "cargo xtask hardware --only nvidia, on a machine where `nvidia-smi` lists a device"
 ROUNDS = 10
 ON = ["--plugin", "cuda", "--plugin-config", "cuda.torch=on"]
-# The activities of a round of programs/plain.cu: name, kind, number. Its graph is replayed.
+# The activities of a round of programs/plain.cu: name, kind, number. The three kernels
+# `link_in_chain` are those of a replayed graph.
 PLAIN = [
     ("saxpy(float, float const*, float*)", "kernel", 4),
     ("void scale<float>(float, float*)", "kernel", 1),
@@ -101,7 +102,7 @@ for name in ("torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "jax", "nvidia-c
 
 
 def alone(place: Place, program: list[str], more: dict[str, str] | None = None) -> tuple[str, int, float]:
-    """Returns what the program prints, its status and its seconds."""
+    """Returns what the program prints, its exit status, and its duration in seconds."""
     began = time.perf_counter()
     environment = {**os.environ, **(more or {})}
     done = subprocess.run(
@@ -144,7 +145,7 @@ def record(place: Place, name: str, program: list[str], *options: str) -> Path:
 
 
 def plugin(place: Place, result: Result, program: list[str]) -> None:
-    """Checks what the plugin records of a program of known length."""
+    """Checks what the plugin records of a program whose activities are known."""
     profile = record(place, "plain", program, "--plugin", "cuda")
     trace = place.fresh("plain.json")
     place.counterpoint(["trace", "export", profile, "-o", trace])
@@ -175,7 +176,8 @@ def plugin(place: Place, result: Result, program: list[str]) -> None:
         reports_add_up(place, profile, said)
 
 
-# The cycles in which the device was active, and all cycles, which are not fewer.
+# Two counters: the cycles in which the device was active, and all cycles, which must be at least as
+# many.
 ACTIVE, ELAPSED = "gr__cycles_active.avg", "gr__cycles_elapsed.max"
 
 
@@ -209,7 +211,8 @@ def counters(place: Place, result: Result, program: list[str]) -> None:
 # many_counters.txt need several runs of a kernel.
 WARPS, CYCLES = "sm__warps_launched.sum", "sm__cycles_elapsed.max"
 MANY = (Path(__file__).resolve().parent / "many_counters.txt").read_text(encoding="utf-8").split()
-# The kernels in a round of plain.cu, and the threads of a kernel (N).
+# How often a round of plain.cu runs each of these kernels, and the number of threads of a kernel (N
+# in plain.cu).
 KERNELS = {"saxpy": 4, "scale": 1}
 THREADS = 1 << 18
 
@@ -292,7 +295,7 @@ def ranges(place: Place, result: Result, python: str) -> None:
 
 
 def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
-    """The sum of all own times is the same by stream, kind, device and op."""
+    """Reports by op, kind, device and stream must have the same sum of self times."""
     sums = {}
     for by in ("op", "kind", "device", "stream"):
         report = json.loads(place.counterpoint(["report", profile, "--by", by, "--top", "0", "--format", "json"]).stdout)
@@ -303,8 +306,8 @@ def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
 
 
 def kineto(place: Place, result: Result, program: list[str]) -> None:
-    """Ops and times must be those of the file and of `key_averages`, both under `run` and with
-    `trace import`."""
+    """The device's activities that Counterpoint reports must agree with torch.profiler's trace and `key_averages`, both
+    under `run` and with `trace import`."""
     for how, environment in [("by trace file", {}), ("by the shim", {"COUNTERPOINT_TORCH": "try"})]:
         trace, averages = place.fresh("torch.json"), place.fresh("averages.json")
         profile = place.fresh("torch.cpt")
@@ -344,7 +347,8 @@ def compare(ours: dict[str, tuple[int, float]], judged: dict[str, tuple[int, flo
 
 
 def beside_kineto(place: Place, result: Result, program: list[str]) -> dict[str, tuple[int, float]]:
-    """Returns Kineto's activities. CUPTI serves only one at a time, so the runs are separate."""
+    """Returns the activities that Kineto, the recorder of torch.profiler, finds. CUPTI serves only one profiler at a
+    time, so the runs with Kineto and with the plugin are separate."""
     judged: dict[str, tuple[int, float]] = {}
     with result.check("plugin cuda beside Kineto: counts and durations of a training loop") as said:
         trace, averages = place.fresh("kineto.json"), place.fresh("averages.json")
@@ -379,7 +383,7 @@ def left_to_torch(
 
 
 def named(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """Checks that kernels of other compilers have the names from their sources."""
+    """Checks that the recorded names of kernels of Triton, CuPy and JAX contain the expected names."""
     for name, kernels in [
         ("triton", ["double_plus_one"]),
         ("cupy", ["raw_add", "fused_square_plus"]),
@@ -430,7 +434,8 @@ def telemetry(place: Place, result: Result) -> None:
 
 
 def price(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """Compares pairs of runs that follow each other."""
+    """Measures what recording costs. In each of 11 rounds, the program runs once without Counterpoint and once in each
+    way of recording; the cost is the difference of the two durations."""
     if "plain" not in programs:
         return
     program = [programs["plain"][0], "400"]

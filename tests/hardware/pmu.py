@@ -1,11 +1,11 @@
-"""Checks counts of a processor's counters (PMU). They are compared with the kernel, `perf stat`, PAPI and the source of
-programs/known.c. The ops `loop_N` and `load_N` of that program have known numbers of instructions, branches and loads,
-so the difference between two of these ops must be exact if the counter is exact.
+"""Checks counts of a processor's counters (PMU). The counts are compared with those of Linux itself, `perf stat` and
+PAPI, and with the source of programs/known.c. The ops `loop_N` and `load_N` of that program have known numbers of
+instructions, branches and loads, so the difference between two of these ops must be exact if the counter is exact.
 
 | file | checks |
 |---|---|
-| pmu_counts.py | both ways of reading, budgets, groups, turns, passes, threads, forks |
-| pmu_names.py | names beside other programs that count |
+| pmu_counts.py | reading with and without system calls, budgets, groups, counters that take turns, several runs of the program, threads, forks |
+| pmu_names.py | names of counters; counts beside those of perf stat and PAPI |
 | pmu_hosts.py | ops of PyTorch and TVM |
 | pmu_compiled.py | dispatches of IREE, instrumented loops |
 | pmu_metrics.py | default counters, ipc, top-down; cost |"""
@@ -73,7 +73,7 @@ class Report:
 
 
 class Lab:
-    """Compiles the program of known length, and records it."""
+    """Compiles programs/known.c, whose loops execute known numbers of instructions, and records it."""
 
     def __init__(self, place: Place, result: Result) -> None:
         self.place = place
@@ -89,8 +89,8 @@ class Lab:
             self.compile([])
 
     def compile(self, flags: list[str], *words: str, to: Path | None = None) -> str:
-        """Runs the program if `words` are given. Its addresses are the same in each run. It exports
-        its loops to the IREE executable that it loads."""
+        """Compiles the program, and runs it if `words` are given. The program's addresses are the same in each run
+        (`-no-pie`). The IREE executable that the program loads can call the program's loops (`-rdynamic`)."""
         include = self.place.dist / "include"
         command = ["cc", "-O1", "-no-pie", "-rdynamic", "-pthread", f"-I{include}"]
         command += ["-o", to or self.program, PROGRAMS / "known.c", *self.flags, *flags, "-ldl"]
@@ -98,7 +98,7 @@ class Lab:
         return self.alone(*words) if words else ""
 
     def of_program(self, program: str) -> Lab:
-        """Another build of the program, in which `written` has another address."""
+        """Returns a lab for another build of the program, in which the variable `written` has another address."""
         other = copy.copy(self)
         other.program = Path(program)
         if self.place.stand_in:
@@ -126,14 +126,14 @@ def counter_of(row: dict, name: str) -> dict:
 
 
 def difference(report: Report, counter: Counter, kind: str) -> float:
-    """How much more 100,000 iterations count than 10,000."""
+    """Returns by how much the count of a call with 100,000 iterations is higher than that of a call with 10,000."""
     means = [counter_of(report.op(f"{kind}_{n}"), counter.typed)["per_call"] for n in (100_000, 10_000)]
     expect(None not in means, f"{counter.typed} has no value: {means}")
     return means[0] - means[1]
 
 
 def judge(counter: Counter, kind: str, found: float, tolerance: float | None = None) -> str:
-    """Checks that the difference follows from the source of the program."""
+    """Checks that `found`, a difference of two counts, is the one that follows from the source of the program."""
     each = counter.in_loop if kind == "loop" else counter.in_load
     expected = each * MORE
     text = f"{counter.typed} {found:,.1f} of {expected:,.0f} in {kind}"

@@ -1,7 +1,7 @@
 """Checks the loops of known length inside of compiled code: in dispatches of an IREE executable, and in instrumented
-loops. The executable is programs/known_iree.c, whose exports have the names of the ops of programs/known.c. The
-instrumented loops are those of programs/known_loops.c. A hit (one entry) of its `loop_100000` has ten iterations, each
-of which contains a loop of 10,000 iterations."""
+loops. The executable is programs/known_iree.c, whose functions have the names of the ops of programs/known.c. The
+instrumented loops are those of programs/known_loops.c. There, a hit (one entry) of the loop in `loop_100000` has ten
+iterations, each of which runs a loop of 10,000 iterations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def check(lab: Lab) -> None:
 
 
 def counters(lab: Lab) -> list[list[events.Counter]]:
-    """Not every processor counts loads, and they may not fit into the same group."""
+    """Returns groups of counters. Loads are in a group of their own, because they may not fit beside the others; not
+    every processor counts them."""
     chosen = lab.events
     name = chosen.loads.typed.split(":", 1)[0]
     has_loads = chosen.stand_in or not machine.why_not([name])
@@ -34,8 +35,8 @@ def counters(lab: Lab) -> list[list[events.Counter]]:
 
 
 def dispatches(lab: Lab) -> None:
-    """Each export is called once in a round, with one workgroup, through pointers that Counterpoint
-    has replaced."""
+    """In a round, each function of the IREE executable is called once, with one workgroup. The calls go through
+    pointers that Counterpoint has replaced."""
     with lab.result.check("dispatches of IREE") as said:
         library = lab.place.work / "known_iree.so"
         command = ["cc", "-O1", "-shared", "-fPIC", "-o", library, pmu.PROGRAMS / "known_iree.c"]
@@ -51,7 +52,8 @@ def dispatches(lab: Lab) -> None:
 
 
 def loops(lab: Lab) -> None:
-    """The difference between a hit of the longer loop and one of the shorter; functions alike."""
+    """Checks how much more a hit of the longer loop counts than one of the shorter, and likewise for their
+    functions."""
     with lab.result.check("instrumented loops") as said:
         program = instrumented(lab)
         own = lab.of_program(program)

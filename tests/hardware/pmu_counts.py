@@ -1,4 +1,4 @@
-"""Checks counts of loops whose number of instructions is known, in every way of recording them."""
+"""Checks counts of loops whose number of instructions is known, recorded in several ways."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 20
 CALLS = 5 * ROUNDS
-# The number of rounds with a budget, and a number of rounds that takes many turns of 4 ms.
+# SAMPLED is the number of rounds with a budget or with several threads. LONG rounds take so long
+# that counters take many turns (of 4 ms).
 SAMPLED, LONG = 200, 4_000
 
 
@@ -42,7 +43,7 @@ def group(*names: str) -> str:
 
 
 def reads(report: Report) -> int:
-    """The read(2) calls of the recorded thread."""
+    """Returns the number of read(2) calls of the recorded thread."""
     found = re.search(r"^reads (-?\d+)$", report.printed, re.MULTILINE)
     expect(found is not None, f"the program printed {report.printed!r}")
     assert found is not None
@@ -70,7 +71,7 @@ def ways(lab: Lab) -> None:
         if why:
             expect(found == 2 * CALLS, f"{found} read(2) in {CALLS} calls, expected {2 * CALLS}: {why}")
             raise Absent(f"{why}; counts by system calls are right: {'; '.join(said)}")
-        # A counter that is not on the processor at that moment needs a system call.
+        # A counter that is not on the processor when it is read needs a system call.
         expect(found <= CALLS // 50, f"{found} read(2) in {CALLS} calls, expected none")
         said.append(f"{found} read(2) in {CALLS} calls")
     with lab.result.check("both ways in one run") as said:
@@ -79,8 +80,8 @@ def ways(lab: Lab) -> None:
         found = reads(report)
         least, most = (4 * CALLS, 4 * CALLS) if why else (2 * CALLS, 2 * CALLS + CALLS // 50)
         if events.stand_in:
-            # On x86-64, page faults alone are read from a ring buffer, except after a context
-            # switch.
+            # On x86-64, a group that contains only page faults is read from a ring buffer, and with
+            # a system call only after a context switch.
             least, most = 2 * CALLS, 4 * CALLS
         expect(least <= found <= most, f"{found} read(2) in {CALLS} calls, expected {least} to {most}")
         for kind in ("loop", "load"):
@@ -91,7 +92,7 @@ def ways(lab: Lab) -> None:
 
 
 def refused(lab: Lab) -> None:
-    """The smaller group that the error proposes must work."""
+    """If a group of counters does not fit, the error names some that fit together, and these must count."""
     events = lab.events
     with lab.result.check("a group that does not fit is refused") as said:
         if not events.stand_in:
@@ -113,7 +114,8 @@ def refused(lab: Lab) -> None:
 
 
 def turns(lab: Lab) -> None:
-    """Estimates must be marked and close to the truth, and all other counts exact."""
+    """If counters take turns, estimated counts must be marked as such and close to the truth. Counts that are not
+    estimated must be exact."""
     events = lab.events
     with lab.result.check("counters that take turns") as said:
         rounds = 30 if events.stand_in else LONG

@@ -14,7 +14,8 @@ from pmu_counts import group
 if TYPE_CHECKING:
     from pmu import Lab
 
-# Recordings with the kernel's events have FEW rounds, because they cost more.
+# With --stand-in, metrics are recorded in only FEW rounds, because a page fault takes longer than
+# the iterations that it replaces.
 ROUNDS, FEW = 200, 20
 PRICED = 20_000
 
@@ -52,7 +53,8 @@ def defaults(lab: Lab) -> None:
 
 
 def top_down(lab: Lab) -> None:
-    """Fractions of all slots. Those of the first level add up to 100 %."""
+    """Top-down metrics are fractions of the processor's issue slots. The metrics of the first level (on AMD with
+    smt-contention) add up to 100 %."""
     with lab.result.check("top-down metrics") as said:
         names = lab.events.slots
         if not names:

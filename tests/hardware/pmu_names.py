@@ -24,7 +24,7 @@ def check(lab: Lab) -> None:
             unknown = []
             for counter in counters:
                 done = lab.place.tried(["doctor", "-e", counter.typed])
-                # The tables of a vendor's names may be missing.
+                # This machine may lack the tables with the vendor's names.
                 if done.returncode and giver == "the vendor's":
                     unknown.append(counter.typed)
                     continue
@@ -38,7 +38,7 @@ def check(lab: Lab) -> None:
 
 
 def beside_others(lab: Lab) -> None:
-    """How much 20 more rounds add to the count of the whole program."""
+    """Checks how much 20 more rounds add to the count of the whole program."""
     events = lab.events
     expected = events.instructions.a_round() * ROUNDS
     few, many = str(ROUNDS), str(2 * ROUNDS)
@@ -73,7 +73,7 @@ def perf(lab: Lab, name: str, rounds: str) -> int:
 
 
 def papi(lab: Lab) -> None:
-    """Both counts are of the same loop."""
+    """Compares PAPI's count of a loop with Counterpoint's."""
     with lab.result.check("PAPI itself") as said:
         binary = lab.place.work / "known_papi"
         command = ["cc", "-O1", *lab.flags, "-o", binary, pmu.PROGRAMS / "known_papi.c", "-lpapi"]

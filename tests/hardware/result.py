@@ -15,7 +15,7 @@ class Failed(Exception):
 
 
 class Absent(Exception):
-    """This machine lacks something. The text names it, and how to see it elsewhere."""
+    """This machine lacks something. The text says what is lacking, and how to make the check elsewhere."""
 
 
 def expect(condition: bool, text: str) -> None:
@@ -25,7 +25,7 @@ def expect(condition: bool, text: str) -> None:
 
 @dataclass
 class Result:
-    """All checks of one run."""
+    """The results of all checks in one run of run.py."""
 
     machine: list[str]
     rows: list[tuple[str, str, str]] = field(default_factory=list)
@@ -33,7 +33,8 @@ class Result:
 
     @contextlib.contextmanager
     def check(self, name: str) -> Iterator[list[str]]:
-        """Runs the body as one check. Its texts are shown beside the check's name."""
+        """Runs the body of a `with` statement as one check. The texts that the body adds are shown beside the check's
+        name."""
         said: list[str] = []
         try:
             yield said
@@ -52,7 +53,7 @@ class Result:
         print(f"{status:6}  {name}{': ' if said else ''}{said}", flush=True)
 
     def figure(self, text: str) -> None:
-        """A measured number, which is not checked."""
+        """Notes a measured number, which is not checked."""
         self.figures.append(text)
         print(f"        {text}", flush=True)
 

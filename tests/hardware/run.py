@@ -45,7 +45,7 @@ class Place:
         environment: dict[str, str] | None = None,
         status: int = 0,
     ) -> subprocess.CompletedProcess[str]:
-        """An exit status other than `status` is an error."""
+        """Runs Counterpoint. An exit status other than `status` is an error."""
         done = self.tried(arguments, environment)
         if done.returncode != status:
             raise RuntimeError(f"{done.args}: status {done.returncode}: {done.stderr[-2000:]}")

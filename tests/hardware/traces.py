@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from run import Place
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-# The clocks of device and host are only compared to within a few microseconds.
+# The clocks of device and host agree only to within a few microseconds.
 CLOCK_US = 5.0
 
 
@@ -30,7 +30,8 @@ def totals(events: list[dict]) -> dict[str, tuple[int, float]]:
 
 
 def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
-    """Returns how often each arrow to a device begins, and its ends."""
+    """Returns, for each arrow from a launch to a device's activities, how often it begins, and the events at its
+    ends."""
     with open(file, encoding="utf-8") as opened:
         events = json.load(opened)["traceEvents"]
     found: dict[object, tuple[int, list[dict]]] = {}
@@ -46,7 +47,8 @@ def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
 
 
 def averages(file: Path, names: set[str]) -> dict[str, tuple[int, float]]:
-    """Returns the same as `totals`, from `key_averages`. Other rows than `names` are ranges."""
+    """Returns the same as `totals`, from `key_averages`. Rows of the host are left out, and so are rows that are not in
+    `names`, because they are ranges."""
     with open(file, encoding="utf-8") as opened:
         rows = json.load(opened)
     return {

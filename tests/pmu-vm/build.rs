@@ -1,4 +1,5 @@
-//! Adds the folder of the compiled `c/reader.c` to the linker's path. Clippy does not need it.
+//! Adds the folder of the compiled `c/reader.c` to the linker's path. Without the variable
+//! `PMU_VM_LIBRARIES` (for example when Clippy runs), it adds nothing.
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PMU_VM_LIBRARIES");

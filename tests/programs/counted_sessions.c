@@ -1,5 +1,6 @@
-// Records several sessions, one after the other, and makes calls in and between them, on the main
-// thread and on a thread that exists during all sessions. Run it with the agent preloaded.
+// Records several sessions, one after the other. In the sessions, the main thread and a thread that
+// exists during all sessions make calls. Between the sessions, the main thread makes calls. Run it
+// with the agent preloaded.
 //
 //     counted_sessions LIBRARY CALLS RUN_FILE…
 //

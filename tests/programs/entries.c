@@ -1,5 +1,5 @@
-// Calls the agent's entry points for memory, libraries, dispatches, threads, forks and new
-// programs, and prints each step.
+// Reaches the agent's entry points for memory, libraries, dispatches, threads, forks and the
+// execution of other programs, and prints each step.
 //
 //     entries LIBRARY
 //
@@ -39,7 +39,7 @@ static void fork_here(int number) {
 }
 
 static void say(const char* what) {
-  // The child of the handler only has to survive.
+  // The child of the handler prints nothing, because it only has to survive.
   if (!forked_from) puts(what);
   fflush(stdout);
 }
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   char* reserved = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED || mprotect(reserved, 4096, PROT_READ | PROT_EXEC)) return 3;
   munmap(reserved, 1 << 16);
-  // AddressSanitizer would call this function, too.
+  // If the agent is loaded, it defines this function, which AddressSanitizer's runtime would call.
   const char* (*options)(void) = (const char* (*)(void))dlsym(RTLD_DEFAULT, "__asan_default_options");
   if (options && !options()) return 3;
   say("memory");

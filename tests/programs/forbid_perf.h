@@ -8,7 +8,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-// Special values for which the filter does not return an error number.
+// Special arguments of `forbid_perf`, with which the filter does something other than return an
+// error number.
 enum { ALLOW_PERF = -1, KILL_THREAD = -2, KILL_PROCESS = -3, RAISE_SIGSYS = -4 };
 
 static inline uint32_t answer_to_perf(int number) {

@@ -1,6 +1,7 @@
 // A runtime with IREE's own call hook: it calls one function before and one after each workgroup,
-// if some library exports these functions. One executable library is linked into the program, so no
-// preloaded library can patch its table in time. Another one may be loaded as system libraries are.
+// if some library exports these functions. One executable library is linked into the program, so a
+// preloaded library cannot replace the pointers in its function table before the first call. If
+// LIBRARY is given, this executable library is loaded, too, as IREE loads its system libraries.
 //
 //     hook_host MODE COUNT [LIBRARY]
 #include <pthread.h>

@@ -1,10 +1,10 @@
-// A host that calls a library's functions in all ways in which code that is injected into programs
-// has ever crashed.
+// A host that calls a library's functions in ways in which code that is injected into programs has
+// crashed.
 //
 //     host LIBRARY MODE [NUMBER…]
 //
-// Prints one line at its end. The tests compare this line and the exit status with and without
-// Counterpoint.
+// In most modes, the program prints one line at its end. The tests compare this line and the exit
+// status with and without Counterpoint.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,8 @@ static void fork_inside(void) {
 }
 static void leave_now(void) { _exit(7); }
 
-// Launches kernels on the accelerator of plugins/accelerator.c, whose library is loaded already.
+// Launches two kernels on the imaginary accelerator of plugins/accelerator.c, whose library is
+// loaded already.
 static void launch(void) {
   static void (*accelerator)(const char*);
   if (!accelerator) {
@@ -98,8 +99,8 @@ static void on_signal(int number) {
   ++handled;
 }
 
-// Makes calls for ever, with pauses. The first word of a shared file gets the number of calls. A
-// number in the second word ends the calls.
+// Makes calls without end, with pauses if `pause_us` is not 0. The first word of the file `path`
+// gets the number of calls. A number in the second word of the file ends this loop.
 static void count_for_ever(const char* path, unsigned pause_us) {
   int fd = open(path, O_RDWR | O_CREAT, 0600);
   if (fd < 0 || ftruncate(fd, 4096)) exit(3);
@@ -108,8 +109,8 @@ static void count_for_ever(const char* path, unsigned pause_us) {
     call(1);
     ++*returned;
     if (pause_us) usleep(pause_us);
-    // When the test has written a number there, this process executes the program anew, with this
-    // number of calls.
+    // When the test has written a number to the second word, this process executes the program
+    // anew, with this number of calls.
     if (returned[1]) {
       char number[32];
       snprintf(number, sizeof number, "%llu", (unsigned long long)returned[1]);
@@ -145,7 +146,7 @@ static void* with_late_calls(void* rounds) {
   return NULL;
 }
 
-// The threads stay alive while the program opens descriptors of its own.
+// The threads of `open_many` stay alive after their call, while the main thread opens descriptors.
 static pthread_barrier_t all_called;
 static void* call_and_stay(void* unused) {
   (void)unused;

@@ -31,7 +31,8 @@ static inline loaded_t load(const char* path) {
   return l;
 }
 
-// x changes fastest, as with `local-sync`.
+// Calls the workgroups in the order of IREE's `local-sync` device: the workgroup number in x
+// changes fastest.
 static inline int dispatch(const loaded_t* l, int function, uint32_t x, uint32_t y, uint16_t z,
                     uint32_t constant, void* binding) {
   environment_t environment = {0};

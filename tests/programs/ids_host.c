@@ -1,5 +1,6 @@
-// Makes calls for which the agent must not push ids to the plugin (plugins/accelerator.c). Run it
-// with the agent preloaded.
+// Makes calls that outlast a session, and calls in a forked child. In the plugin
+// (plugins/accelerator.c), the agent must pop no id after its session, and push and pop no id in
+// the child. Run it with the agent preloaded.
 //
 //     ids_host LIBRARY between|over RUN_FILE RUN_FILE
 //     ids_host LIBRARY fork
@@ -46,7 +47,8 @@ static void wait_inside(void) {
   launch("k");
   together();  // Inside.
   together();  // The session has ended.
-  // The recorder finds the state of this thread from the first session.
+  // With `over`, the second session has begun, and the recorder finds the state of this thread from
+  // the first session.
   call(launch_one, 1);
 }
 

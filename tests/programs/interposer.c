@@ -1,8 +1,8 @@
 // A library that is preloaded together with Counterpoint. It counts the calls of mmap, mmap64,
-// mprotect and dlsym with the marks of `marked.c`, and prints the counts at the end.
+// mprotect and dlsym with the special arguments of `marked.h`, and prints the counts at the end.
 //
-// With -DALLOCATOR, it is also an allocator, which may map memory at any time: inside malloc, and
-// inside its own dlsym, which malloc may call. It does not free memory.
+// With -DALLOCATOR, it is also an allocator: it maps memory inside malloc, when an arena is full,
+// and in each call of its dlsym, which also calls malloc. It does not free memory.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -52,7 +52,8 @@ int mprotect(void* at, size_t bytes, int protection) {
 }
 
 #ifdef ALLOCATOR
-// More than any mapping needs. In a debugger, this length shows the arena.
+// The smallest length of an arena, which is memory that `take` maps and hands out in pieces. In a
+// debugger, the mapping of an arena can be recognised by this length.
 enum { ARENA_BYTES = 1 << 20 };
 
 static void* take(size_t bytes) {
@@ -60,7 +61,7 @@ static void* take(size_t bytes) {
   bytes = (bytes + 31) / 16 * 16;
   if ((size_t)(end - at) < bytes) {
     size_t arena = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
-    // The first definition of mmap in the process is called.
+    // This calls the first definition of mmap in the process, which may be another library's.
     at = mmap(NULL, arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     end = at + arena;
@@ -101,7 +102,7 @@ void* dlsym(void* handle, const char* name) {
   return glibcs_dlsym()(handle, name);
 }
 
-// Runs before Counterpoint's constructor if this library comes first.
+// Calls mmap while libraries are initialised, which may be before Counterpoint's constructor runs.
 __attribute__((constructor)) static void early(void) {
   void* (*volatile map)(void*, size_t, int, int, int, off_t) = mmap;
   void* at = map(NULL, MARKED_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -71,7 +71,8 @@ static loaded_elf_t load_elf(const char* path) {
     if (pieces[i].p_type == PT_LOAD && end > span) span = end;
   }
   int reserve = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  // The kernel can join the page in front with the first segment into one mapping.
+  // In mode `late`, a page that does not belong to the executable lies directly before its first
+  // segment. The kernel can join this page and the segment into one mapping.
   size_t before = strcmp(how, "late") ? 0 : 4096;
   char* base = mmap(NULL, before + span, PROT_NONE, reserve, -1, 0);
   if (base == MAP_FAILED) fail("reserve");

@@ -3,13 +3,14 @@
 //
 //     killer LIBRARY FILE KILLS SEED LONGEST kill|exit
 //
-// FILE gets one slot per child. A slot contains the child's id and, for each of the child's two
-// threads, the number of calls that have returned, which is updated after each call. The number of
-// a call is the x of its workgroup, so that a reader can identify every single call. A third of the
-// children are new programs, a third are forked by a process that has not made a call yet, and a
-// third are forked by a process that has made calls. The last slot belongs to the process that has
-// made calls and forks. LONGEST is the longest wait before a child is killed, in microseconds; new
-// programs may get three times as long.
+// FILE gets one slot (a record) per child, and one more. A slot contains the child's id and, for
+// each of the child's two threads, the number of calls that have returned, which is updated after
+// each call. The number of a call is the x index of its workgroup, so that each recorded call can
+// be identified. A third of the children are new programs, a third are forked by a process that has
+// not made a call yet, and a third are forked by a process that has made calls. The last slot
+// belongs to the process that starts the children; it makes calls itself before it forks the last
+// third. LONGEST is the longest wait before a child is killed, in microseconds; new programs may
+// get three times as long.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -108,7 +109,7 @@ int main(int argc, char** argv) {
       }
     }
     // A child is killed some time after its first call, or some time after it was started. A new
-    // program takes a while to start.
+    // program takes a while to start, so it may get more time.
     int from_first_call = below(2) == 0;
     slots[i].waited_us = below(longest) + (kind == 0 && !from_first_call ? below(2 * longest) : 0);
     pid_t child = fork();

@@ -1,4 +1,4 @@
-// An executable library like those that IREE's compiler makes, for both versions of the interface.
+// An executable library like those that IREE's compiler makes, for version 5 or 6 of the interface.
 #include <stddef.h>
 
 #include "executable_library.h"
@@ -23,14 +23,15 @@ static int touch(const environment_t* e, const dispatch_state_t* d, const workgr
   return 0;
 }
 
-// Runs a loop constants[0] times. The result is the status, as for compiled functions.
+// Runs a loop constants[0] times. Returns constants[1] as its status, or 0 if there is no such
+// constant.
 static int spin(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
   (void)e; (void)w;
   for (volatile uint32_t i = 0; i < d->constants[0]; ++i) {}
   return d->constant_count > 1 ? (int)d->constants[1] : 0;
 }
 
-// A host's own code, to run inside a dispatch.
+// A function of the host, which `call_out` calls inside a dispatch.
 void (*volatile inside_dispatch)(void);
 
 static int call_out(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
@@ -67,7 +68,7 @@ static const library_v5_t library = {
                 .source_locations = locations}};
 #endif
 
-// The function that the compiler emits also ignores the environment.
+// Ignores the environment, as the query function does that IREE's compiler emits.
 const void* iree_hal_executable_library_query(uint32_t max_version, const environment_t* e) {
   (void)e;
   return max_version == ABI_VERSION ? &library : NULL;

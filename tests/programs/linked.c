@@ -1,5 +1,6 @@
-// This program is linked with libcounterpoint.so, as a runtime may be. It calls the library in its
-// argument ten times, and prints whether the process has more rights than the user who started it.
+// This program is linked with libcounterpoint.so, as a runtime may be. It makes ten calls to a
+// function of the library that its argument names. It prints whether the process has more rights
+// than the user who started it.
 #include <sys/auxv.h>
 
 #include "host.h"

@@ -1,7 +1,7 @@
-// Imitates a dynamic linker that cannot load Counterpoint. If it is told to preload a library with
-// this name, it refuses to start the program, as musl's linker does. Otherwise, it prints the other
-// libraries to preload and exits with 22. It is freestanding, because the kernel starts it as the
-// interpreter of other programs.
+// Imitates a dynamic linker that cannot load Counterpoint. If LD_PRELOAD contains
+// libcounterpoint.so, it refuses to start the program, as musl's linker does with libraries that it
+// cannot load. Otherwise, it prints the other libraries to preload and exits with 22. It is
+// freestanding, because the kernel starts it as the interpreter of other programs.
 static long write_all(const char* text, long length) {
   long result;
 #if defined(__x86_64__)

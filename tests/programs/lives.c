@@ -1,4 +1,5 @@
-// A host whose threads and processes start and end in ways that glibc does not control:
+// A host whose threads and processes start or end in unusual ways: by bare system calls, inside a
+// call, or after the main thread.
 //
 //     lives LIBRARY MODE
 //
@@ -34,7 +35,8 @@ static void call_inside(void (*body)(void)) {
   dispatch(&library, CALL_OUT, 1, 1, 1, 0, NULL);
 }
 
-// No fork handlers run, and glibc does not reset its own state.
+// Forks by a bare system call, so no fork handlers run, and glibc does not reset its state in the
+// child.
 static int raw_fork(int third) {
   call(10);
   fflush(NULL);
@@ -64,7 +66,8 @@ static int in_raw_clone(void* times) {
   return 0;
 }
 
-// The clone shares this thread's memory, also the thread-local storage. This thread waits.
+// Starts a process or thread that shares this thread's memory, including its thread-local storage.
+// This thread waits for its end.
 static int raw_clone(int flags) {
   call(10);
   char* stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -82,7 +85,7 @@ static int raw_clone(int flags) {
   return 0;
 }
 
-// The last thread to end prints the number of calls.
+// The functions of mode `main-exits`, in which the last of three threads prints the line.
 static int main_is_over(void) {
   char text[256] = {0};
   FILE* file = fopen("/proc/self/stat", "r");

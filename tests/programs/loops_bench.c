@@ -1,7 +1,8 @@
-// Measures the cost of hits of instrumented loops under `counterpoint run --loops`. Prints `name
-// value unit` lines: ns of processor time per hit, as medians of batches; the batches of all
-// kernels are interleaved. The kernels are in loops_kernels.c. With -DXRAY, the only kernels are a
-// leaf function and the same one that LLVM's XRay has instrumented.
+// Measures what a hit (one execution) of an instrumented loop costs under `counterpoint run
+// --loops`. Prints `name value unit` lines: ns of processor time per hit, as medians of batches;
+// the batches of all kernels are interleaved. The kernels are in loops_kernels.c. With -DXRAY,
+// there are only two kernels: calls of an empty function, without instrumentation and with that of
+// LLVM's XRay.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-// A program with instrumented loops, whose numbers of hits are known; see loops/instrumented.h.
+// A program with instrumented loops, for which it is known how often each loop is entered; see
+// loops/instrumented.h.
 //
 //   loops_host nest N M          one call
 //   loops_host threads N M       two threads, nest(N, M) and nest(2 N, M), and one in main before

@@ -6,7 +6,8 @@
 //   KIND_nested(n)   n hits of a loop that runs once, in each of which a loop runs once
 //   KIND_leaf()      a function that does nothing; with -DLEAF, alone
 //
-// With -DBARE, a hit only reads the time stamp counter twice, where a timed hit begins and ends.
+// With -DBARE, the code only reads the time stamp counter at the beginning and the end of each hit,
+// as a timed hit does.
 #define PASTE(kind, name) kind##_##name
 #define NAMED(kind, name) PASTE(kind, name)
 

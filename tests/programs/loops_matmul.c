@@ -15,7 +15,7 @@ static double cpu_ns(void) {
   return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-// Each element is a sum: the innermost loop is a chain of additions.
+// Computes each element as a sum, so the innermost loop is a chain of dependent additions.
 #define DOT(n)                                                          \
   __attribute__((noinline)) static void dot_##n(void) {                 \
     for (int i = 0; i < n; i++)                                         \

@@ -1,5 +1,5 @@
-// A library with more exports than fit into one page of the recorder, and a host that calls all of
-// them. Compile this file with -DLIBRARY to get the library.
+// A library with more exported functions than fit into one page (block of memory) of the recorder,
+// and a host that calls all of them. Compile this file with -DLIBRARY to get the library.
 //
 //     many_exports LIBRARY
 //

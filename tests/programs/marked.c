@@ -1,5 +1,6 @@
 // Calls mmap five times, mmap64 twice, mprotect three times and dlsym four times with marked
-// arguments. `interposer.c` counts these calls. Also calls the library in its argument ten times.
+// arguments. `interposer.c` counts these calls. Also makes ten calls to a function of the library
+// that its argument names.
 #define _GNU_SOURCE
 #include <sys/mman.h>
 

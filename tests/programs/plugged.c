@@ -1,4 +1,4 @@
-// A program that ends, forks and replaces itself in every way that matters to profiler plugins.
+// A program that ends, forks and replaces itself in ways that matter to profiler plugins.
 //
 //     plugged MODE [PROGRAM…]
 //

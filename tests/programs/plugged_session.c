@@ -1,4 +1,4 @@
-// Records several sessions, one after the other. It does not end the last session.
+// Records several sessions, one after the other. Without `fork`, it does not end the last session.
 //
 //     plugged_session LIBRARY RUN_FILE…
 //     plugged_session LIBRARY fork RUN_FILE RUN_FILE

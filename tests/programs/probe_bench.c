@@ -1,19 +1,20 @@
 // Measures the cost of a probe (the recorder's code around a call). Run it under `counterpoint run
-// -e …`; the second argument must be the number of software counters. Prints lines `name value
-// unit`, in ns per call.
+// -e …`; its second argument must be the number of software counters that `-e` names. Prints lines
+// `name value unit`, in ns per call.
 //
 //     ours      an intercepted empty call, minus the same call through an untouched pointer
-//     floor     two raw reads of the recorder's own group, two clock reads, and one store of a
-//               40-byte record (a separate group for the floor would cost up to a fifth more or less
-//               from process to process, so it could not serve as a lower bound)
-//     cycle     per counter: reset and enable before; disable and read after; the same clocks and store
-//     clocks    two clock reads
+//     floor     two raw reads of the recorder's own group of counters, two clock reads, and one
+//               store of a 40-byte record (a separate group for the floor would cost up to a fifth
+//               more or less from process to process, so it could not serve as a lower bound)
+//     cycle     each counter is reset and enabled; two clock reads; each counter is disabled and
+//               read; one store
+//     clocks    two clock reads and one store
 //
-// Each value is the median of 201 batches; the batches of all of them are interleaved.
+// These values come from the medians of 201 batches; the batches of all values are interleaved.
 //
-//     all       without counters: 200,000 intercepted empty calls of two functions in turn, minus the
-//               same calls through untouched pointers, in processor time of the process: with
-//               everything that full pages cost
+//     all       printed only without counters: 200,000 intercepted empty calls of two functions in
+//               turn, minus the same calls through an untouched pointer, in processor time of the
+//               process, so that it includes the work when a page of the recorder's buffers is full
 #define _GNU_SOURCE
 #include <linux/perf_event.h>
 #include <dirent.h>
@@ -72,8 +73,8 @@ static int open_counter(uint64_t config) {
   return fd;
 }
 
-// The leader has the lowest of the recorder's descriptors, and only a read of the leader returns
-// the values of the whole group.
+// The group's leader has the lowest of the recorder's perf_event descriptors, and only a read of
+// the leader returns the values of the whole group.
 static int recorder_group(void) {
   DIR* open_files = opendir("/proc/self/fd");
   int lowest = -1;
@@ -186,7 +187,8 @@ int main(int argc, char** argv) {
   const int kinds = sizeof what / sizeof *what;
   for (int batch = -2; batch < BATCHES; ++batch) {
     for (int k = 0; k < kinds; ++k) {
-      // Each counter attached to a thread has a cost.
+      // Each open counter slows the thread down, so the counters of `cycle` are open only during
+      // the batches of `cycle`.
       const int own = what[k].run == do_cycle ? counters : 0;
       for (int i = 0; i < own; ++i) single[i] = open_counter(configs[i]);
       uint64_t start = now_ns();

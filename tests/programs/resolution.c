@@ -6,16 +6,18 @@
 // LENGTH_NS is the time that one call takes, measured without the recorder: the time of many calls
 // one after the other, minus the time of equally many calls of a function that does nothing. Rounds
 // with and without the recorder take turns, so that a change of the processor's frequency affects
-// both. HALF_NS is half of the 95 % interval of the difference between the two means that arises
-// only because different calls are measured. It is computed from forty differences, one for each
-// pair of rounds. The order in a pair is random, because otherwise the timer's interrupts would
-// always hit the same round of the pair.
+// both. The mean without the recorder and the recorded mean are of different calls, so they differ
+// a little even if the recorder is exact. HALF_NS is half the width of the 95 % confidence interval
+// of this difference. It is computed from forty differences, one for each pair of rounds. The order
+// in a pair is random, because otherwise the timer's interrupts would always hit the same round of
+// the pair.
 //
 //     resolution LIBRARY [KIB [MS]]
 //
 // With KIB, the program writes to this much memory before each recorded call, like a program whose
-// dispatches replace the recorder's data in the caches. MS is how long each function is measured
-// (default 40).
+// dispatches replace the recorder's data in the caches. MS (default 40) is about how many
+// milliseconds each function runs without the recorder, and again with it. A round has at most 2000
+// calls.
 #define _GNU_SOURCE
 #include <math.h>
 #include <string.h>
@@ -57,7 +59,8 @@ int main(int argc, char** argv) {
   loaded_t library = load(argv[1]);
   dispatch_fn (*plain)(int) = (dispatch_fn(*)(int))dlsym(library.handle, "resolution_plain");
   if (!plain || library.count != FUNCTIONS + 1) return 3;
-  // The difference between two lengths does not contain the time of the call itself.
+  // The difference between a long and a short call does not contain the time that a call takes
+  // without any iterations.
   each_ns(plain(0), 1000, 1000);
   double per_iteration = (each_ns(plain(0), 20000, 100) - each_ns(plain(0), 10000, 100)) / 10000;
   for (int f = 0; f < FUNCTIONS; ++f) {

@@ -1,10 +1,11 @@
-// An executable library whose functions take a time that the host chooses. Each length has a
-// function of its own, so that each length is a separate op in the profile.
+// An executable library whose functions take a time that the host chooses. Each duration has a
+// function of its own, so that each duration is a separate op in the profile.
 #include <stddef.h>
 
 #include "executable_library.h"
 
-// Each call uses the result of the one before, so that a processor cannot overlap them.
+// Each call starts with the result of the previous call, so that a processor cannot overlap the
+// two.
 static volatile uint64_t carry;
 
 // constants[0] multiplications, each of which depends on the one before.
@@ -45,8 +46,9 @@ const void* iree_hal_executable_library_query(uint32_t max_version, const enviro
   return max_version == 6 ? &library : NULL;
 }
 
-// The recorder replaces the pointers in the table above. A second table would not help, because a
-// compiler may merge two equal tables.
+// The recorder replaces the pointers in `ptrs`, so this function does not read them there, but
+// names the functions. A second table would not help, because a compiler may merge two equal
+// tables.
 dispatch_fn resolution_plain(int i) {
   switch (i) {
     case 0: return f0;

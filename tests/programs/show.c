@@ -1,5 +1,5 @@
-// Prints how it was started: its arguments, the value of MARK, and the libraries (other than
-// Counterpoint's) that were to be preloaded into it. Exits with 21.
+// Prints how it was started: its arguments, the environment variable MARK, and the libraries in
+// LD_PRELOAD (other than Counterpoint's). Exits with 21.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,12 @@
 // Measures how much stack some work needs, on the kinds of stacks that programs make themselves: a
 // stack for `makecontext`, and a stack for signal handlers. Each measurement runs on a new thread,
-// so that it includes the thread's first call. Then the work runs on a thread with the smallest
-// possible stack, on which the end of the thread has to fit, too.
+// so that it includes what the recorder does at a thread's first call. Then the work runs on a
+// thread with the smallest possible stack, which must also be large enough for the code that runs
+// when the thread ends.
 //
 // Prints "context BYTES", "signal BYTES" and "smallest thread". The tests compare these numbers
-// with and without Counterpoint. They bind all symbols when the program starts (LD_BIND_NOW),
-// because binding a symbol later takes 3 KiB of stack.
+// with and without Counterpoint. The tests set LD_BIND_NOW, so that all symbols are bound when the
+// program starts, because binding a symbol later takes 3 KiB of stack.
 #ifndef SMALL_STACKS_H_
 #define SMALL_STACKS_H_
 

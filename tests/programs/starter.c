@@ -1,11 +1,12 @@
-// Starts a program in each way that glibc offers.
+// Starts a program with one of glibc's `exec` or `posix_spawn` functions.
 //
 //     starter [-l LIBRARY] WAY PROGRAM
 //
-// WAY is one of the names below, optionally with the prefix `fork-` or `vfork-`. With a prefix, a
-// child starts the program, and the child's exit status is printed. With `-l`, the program first
-// makes five calls into an executable library. The started program gets eight arguments, which are
-// more than fit into registers.
+// WAY is one of the names in the function `start` below, optionally with the prefix `fork-` or
+// `vfork-`. With a prefix, a child starts the program, and the child's exit status is printed. With
+// `-l`, the starter itself first makes five calls into an executable library. PROGRAM gets eight
+// arguments (the first is its name), which are too many to pass in registers to functions such as
+// `execl`.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@ extern char** environ;
 
 #define LIST "one", "two", "three", "four", "five", "six", "seven"
 
-// Only the ways that take an environment pass the additional string on.
+// Returns the environment with MARK=yes added, for the ways that take an environment.
 static char** with_mark(void) {
   static char* all[200000];
   size_t count = 0;

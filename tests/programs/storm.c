@@ -3,8 +3,8 @@
 //
 //     storm LIBRARY FORKS [bare]
 //
-// `bare` forks with `_Fork`, which runs no `pthread_atfork` handlers, if glibc has it. Prints the
-// number of children that survived; exits with 4 if any child did not.
+// `bare` forks with `_Fork`, which runs no `pthread_atfork` handlers, if glibc has it. Prints how
+// many children survived and how many did not; exits with 4 if any child did not.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/time.h>

@@ -3,8 +3,8 @@
 //
 //     torch_host DIRECTORY [show]
 //
-// Without `show`, it prints only that it ended normally, so the output is the same without the
-// library and with a library that fails.
+// Without `show`, it prints only that it ended normally, so the output is the same without
+// Counterpoint's library and with one that fails.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 //
 //     tvm_host LIBRARY MODE [RUN_FILE...]
 //
-// If the agent is not preloaded, the program loads LIBRARY late, as Python's ctypes does. If
-// LIBRARY is "-", the program loads no library.
+// If the agent (Counterpoint's library) is not preloaded, the program loads it late from LIBRARY,
+// as Python's ctypes does. If LIBRARY is "-", the program loads no library.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -78,8 +78,8 @@ __attribute__((visibility("default"))) int TVMFFIEnvModRegisterContextSymbol(con
   return 0;
 }
 
-// --- the runtime: task 0 of a parallel region runs on the calling thread, and task i on thread i -
-// 1 of a pool that exists as long as the process
+// --- the runtime: the calling thread runs task 0 of a parallel region; the threads of a pool,
+// which exists as long as the process, run one other task each
 enum { WORKERS = 3 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -175,7 +175,7 @@ static any_t borrowed(void) { return object(TENSOR_PTR, &matrix.tensor); }
 static int nothing(void* data) { (void)data; return 0; }
 static int failing(void* data) { (void)data; return -1; }
 
-// The first write to each page causes one fault.
+// Returns new memory; the first write to each of its pages causes one page fault.
 static char* fresh(size_t pages) {
   char* at = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   madvise(at, pages * 4096, MADV_NOHUGEPAGE);
@@ -237,13 +237,15 @@ static int inside_outer(void* data) {
   if (vm_call(raw("inner"), nothing, NULL, NULL, 0)) return 5;
   return launch(empty_task, data, 2);
 }
-// The exception leaves both ops. `catching` catches it and continues.
+// The exception (code -1) leaves the ops `innermost` and `thrower`. `catching` catches it and
+// continues.
 static int throwing_inside(void* data) { return vm_call(raw("innermost"), failing, data, NULL, 0); }
 static int catching(void* data) {
   if (vm_call(raw("thrower"), throwing_inside, data, NULL, 0) != -1) return 5;
   return vm_call(raw("after"), nothing, NULL, NULL, 0) || launch(empty_task, data, 2);
 }
-// In a run with a budget, most of these ops are only counted.
+// In a run with a budget, which times only some of the calls, most of these ops are counted but not
+// timed.
 static int short_ops(int rounds) {
   any_t one = a_matrix();
   if (launch(empty_task, NULL, 2)) return 49;  // Outside of any op.
@@ -291,7 +293,8 @@ static int64_t calls_of(int64_t vm) {
   any_t result, arg = integer(vm);
   return call_export("__tvm_ffi_counterpoint_calls", &arg, 1, &result) ? -1 : (int64_t)result.bits;
 }
-// Fails if the result of `main` is not its argument plus one.
+// Calls `main` and, if there is one, `throwing`. Fails if the result of `main` is not its argument
+// plus one, or if `throwing` raises no UserError.
 static int run_model(void* main_entry, void* throwing) {
   any_t arg = integer(41), result = null();
   int code = TVMFFIFunctionCall(main_entry, &arg, 1, &result);
@@ -374,8 +377,8 @@ static void* in_a_call(void* unused) {
 static volatile int stop_calling;
 static volatile long called[3];
 
-// Waits until each thread has made so many more calls. Then the recorder knows each thread, even on
-// a slow machine.
+// Waits until each thread has made this many more calls. Then the recorder knows each thread, even
+// on a slow machine.
 static void wait_for_calls(long calls) {
   long before[3] = {called[0], called[1], called[2]};
   for (int i = 0; i < 3; ++i) while (called[i] - before[i] < calls) usleep(100);
@@ -418,7 +421,8 @@ int main(int argc, char** argv) {
   int code = 0;
 
   if (!strcmp(mode, "sessions")) {
-    // The pool's threads exist during all sessions.
+    // This call starts the pool's threads, so they exist before the first session and during all
+    // sessions.
     if ((code = run_model(main_entry, throwing))) return code;
     for (int i = 3; i < argc; ++i) {
       int64_t before = calls_of(vm);
@@ -441,7 +445,7 @@ int main(int argc, char** argv) {
     // While this process waits for input, the test collects the profile.
     if (getchar() == EOF) return 0;
   } else if (!strcmp(mode, "everything")) {
-    // Uses everything of the agent, for tests that make it fail.
+    // Uses most functions of the agent, for tests that make the agent fail.
     begin("/nonexistent");
     counterpoint_slot_t slots[] = {{"a", COUNTERPOINT_COUNT}, {"b", COUNTERPOINT_RATIO}, {"c", COUNTERPOINT_TEXT}};
     counterpoint_collector_t collector = {sizeof collector, 3, "test", slots, &slots, collect_start, collect_stop, NULL};
@@ -536,7 +540,8 @@ int main(int argc, char** argv) {
     printf("same name %d", agent->collector_add(&good));
     bad.size = 8, printf(" short %d", agent->collector_add(&bad)), bad.size = sizeof bad;
     bad.slots = 17, printf(" slots %d\n", agent->collector_add(&bad)), bad.slots = 1;
-    // Two names that are in use: that of a view's column, and that of a counter of the session.
+    // The slots of these collectors have names that are in use: `Tasks` names a column of a view,
+    // and `page_faults:u` a counter of the session.
     counterpoint_slot_t tasks[] = {{"Tasks", COUNTERPOINT_COUNT}}, counted[] = {{"page_faults:u", COUNTERPOINT_COUNT}};
     counterpoint_collector_t column = {sizeof column, 1, "column", tasks, &slots, collect_start, seven_stop, NULL};
     counterpoint_collector_t counter = {sizeof counter, 1, "counter", counted, &slots, collect_start, seven_stop, NULL};

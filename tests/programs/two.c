@@ -2,7 +2,8 @@
 //
 //     two LIBRARY COPY…
 //
-// Prints the state of each copy, and which of the copies the dynamic linker finds by its name.
+// Prints the state of each copy, and marks the copy whose symbol `counterpoint_agent` the dynamic
+// linker finds by name.
 #define _GNU_SOURCE
 #include <string.h>
 

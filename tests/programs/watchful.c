@@ -1,6 +1,6 @@
-// A host that checks what Counterpoint's helper process could disturb while the host's first
-// executable is loaded: its children, SIGCHLD, its timers' handlers, signal mask, descriptors and
-// errno. Prints "undisturbed", or what was disturbed.
+// A host that checks what Counterpoint's helper process could disturb in the host while the first
+// executable is loaded: the host's children, SIGCHLD, the handlers of its timers, its signal mask,
+// its descriptors and errno. Prints "undisturbed", or what was disturbed.
 //
 //     watchful MODE LIBRARY      MODE: plain, ignore (SIGCHLD ignored), closed (no standard streams)
 #include <dirent.h>

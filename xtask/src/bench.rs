@@ -3,9 +3,10 @@
 //! A benchmark is a [`Plan`]: a set of commands, the readings to take from each, and the figures to
 //! compute from the readings of one round. The commands run in turn, round after round, so that a
 //! slow phase of the machine affects all of them. The result of a figure is the median over the
-//! rounds (for a rate, the mean), with a bootstrap interval. A target inside the interval is
-//! inconclusive, not met. [`results`] keeps the newest result of each benchmark; [`history`] draws
-//! them over time. `benches/README.md` says how to add a benchmark.
+//! rounds (for a rate, the mean), with a bootstrap interval. If a target is inside the interval, it
+//! is inconclusive whether the target is met. [`results`] keeps the newest result of each
+//! benchmark; [`history`] draws a benchmark's results over time. `benches/README.md` says how to
+//! add a benchmark.
 
 mod budget;
 mod budget_intervals;

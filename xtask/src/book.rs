@@ -7,7 +7,7 @@
 //!
 //! The pages link to each other, to C headers and to examples by relative paths, which work in the
 //! repository. So the book's source is a copy with the same folders (`target/book/source`). mdBook
-//! copies other files without a change.
+//! copies files that are not Markdown without a change.
 //!
 //! mdBook is installed once into `target/mdbook`, which takes some minutes, unless `PATH` contains
 //! the right version.
@@ -29,7 +29,7 @@ use crate::process::{cargo, output, quiet, say, timed};
 #[derive(clap::Args)]
 pub struct Args {}
 
-/// Other versions make different pages.
+/// The version of mdBook. Other versions make different pages.
 const MDBOOK: &str = "0.5.4";
 const SETTINGS: &str = "\
 [book]
@@ -83,8 +83,8 @@ pub fn make(layout: &Layout) -> Result<PathBuf> {
     Ok(html)
 }
 
-/// Makes the book for its tests, if mdBook is installed. A run of all tests does not install
-/// mdBook, which takes minutes.
+/// Makes the book for its tests, if mdBook is installed. `cargo xtask test` does not install
+/// mdBook, because that takes minutes.
 ///
 /// # Errors
 /// The errors of [`make`], if mdBook is installed.
@@ -116,13 +116,15 @@ fn mdbook(layout: &Layout) -> Result<PathBuf> {
     let mut install = cargo();
     install.args(["install", "--locked", "--quiet", "mdbook", "--version", MDBOOK, "--root"]);
     install.arg(&own).args(["--no-default-features", "--features", "search"]);
-    // An optimised build takes minutes, and a book takes only seconds without.
+    // An optimised build of mdBook takes minutes. Without optimisation, mdBook still makes the book
+    // within seconds.
     install.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
     timed("install mdBook", || output(&mut install, "install mdBook"))?;
     Ok(own.join("bin/mdbook"))
 }
 
-/// Returns where a relative link of `page` leads. Both are relative to the same root.
+/// Returns where a relative link of `page` leads. `page` and the result are relative to the same
+/// root.
 fn place(page: &Path, link: &str) -> PathBuf {
     let mut place = page.parent().unwrap_or(Path::new("")).to_path_buf();
     for part in Path::new(link).components() {

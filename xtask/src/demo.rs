@@ -65,7 +65,7 @@ fn benchmark(layout: &Layout, model: &Fixture, module: &Path, inferences: u32) -
     words.push(format!("--function={}", model.function));
     words.extend(model.inputs.iter().map(|input| format!("--input={input}")));
     words.push(format!("--benchmark_min_time={inferences}x"));
-    // Without this flag, the program describes the machine on stderr.
+    // Without this flag, `iree-benchmark-module` would describe the machine on stderr.
     words.push("--benchmark_format=json".to_owned());
     words
 }

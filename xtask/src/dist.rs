@@ -1,14 +1,14 @@
 //! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,libexec,include,share}`. The
 //! Python package is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
 //!
-//! The linker matters most here. A shared library that this machine's gcc links needs this
-//! machine's glibc (2.34 on Debian 12) and `libgcc_s.so.1`. A program with an older glibc could not
-//! start with it preloaded. So zig's lld links the release against the symbol versions of glibc
-//! 2.17, with its own unwinder. Measured: the highest version of glibc that the release requires is
-//! 2.14, and a caught panic still unwinds. The linker comes from pip, pinned in
-//! `xtask/requirements`. Rejected alternatives: a container with an old distribution (not everybody
-//! can start one), building std (needs a nightly compiler), and musl (it cannot be preloaded into
-//! glibc programs).
+//! The linker decides on which systems the release runs. A shared library that gcc links needs
+//! symbol versions of this machine's glibc (on Debian 12, up to 2.34), and `libgcc_s.so.1`. A
+//! program with an older glibc could not start with such a library preloaded. So zig's lld links
+//! the release against the symbol versions of glibc 2.17, and with LLVM's unwinder in place of
+//! `libgcc_s.so.1`. Measured: the highest version of glibc that the release requires is 2.14, and a
+//! caught panic still unwinds. The linker comes from pip, pinned in `xtask/requirements`. Rejected
+//! alternatives: a container with an old distribution (not everybody can start one), building std
+//! (needs a nightly compiler), and musl (it cannot be preloaded into glibc programs).
 
 pub mod licences;
 mod vendors;
@@ -95,7 +95,7 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     fill(layout, layout.dist(), &layout.target.join(&built), &library)
 }
 
-/// The text of `counterpoint --version`.
+/// Returns what `counterpoint --version` prints about the build: the commit and the target.
 fn described(layout: &Layout, target: &str) -> String {
     let commit = commit(layout);
     let commit = if commit.is_empty() { "a source without git" } else { &commit };
@@ -118,8 +118,8 @@ fn of_plugins() -> impl Iterator<Item = String> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Built {
     Alone,
-    /// For the programs alone, Cargo would choose other features than for the tests, and compile
-    /// most crates twice.
+    /// The programs are built with the tests. If they were built alone, Cargo would choose other
+    /// features than for the tests, and compile most crates twice.
     WithTests,
 }
 
@@ -145,14 +145,14 @@ pub fn query(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query", &[])
 }
 
-/// Builds the program with Ballista, for queries on a cluster. The first time takes half an hour or
-/// more.
+/// Builds and tests `counterpoint-query` with Ballista, for queries on a cluster. The first build
+/// takes half an hour or more.
 pub fn query_ballista(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query-ballista", &["--features", "ballista"])
 }
 
-/// Builds the program with optimisation, as for users. The first time takes longer than everything
-/// else of a release.
+/// Builds `counterpoint-query` with optimisation, as for users. The first build takes longer than
+/// that of a whole release.
 pub fn query_release(layout: &Layout) -> Result<PathBuf> {
     let target = layout.target.join("query");
     let _lock = Lock::take(&layout.target, "query")?;
@@ -176,7 +176,7 @@ fn query_with(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> 
     let (build, tests) =
         (format!("build counterpoint-{folder}"), format!("unit tests of counterpoint-{folder}"));
     timed(&build, || loud(&mut cargo_at("build"), &build))?;
-    // Compiles the crate once more, which takes two or three seconds of processor time.
+    // The tests compile the crate once more, which takes two or three seconds of processor time.
     timed(&tests, || loud(&mut cargo_at("test"), &tests))?;
     Ok(target.join("debug/counterpoint-query"))
 }
@@ -230,7 +230,7 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
     build
 }
 
-/// `built` is Cargo's folder with the programs and the plugins.
+/// Copies everything into `dist`. `built` is Cargo's folder with the programs and the plugins.
 fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dist> {
     replace(&built.join("counterpoint-start"), &dist.program())?;
     replace(&built.join("counterpoint"), &dist.whole_program())?;
@@ -256,11 +256,12 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
     Ok(dist)
 }
 
-/// Copies the Python package, and removes other files from the target: those of an earlier
+/// Copies the Python package to `to`, and removes all other files there: those of an earlier
 /// checkout, and the parts that `cargo xtask release` compiled for PyTorch. The tests would use
 /// these parts instead of compiling the current sources.
 fn python(package: &Path, to: &Path) -> Result<()> {
-    // Python writes bytecode while it runs, and does not use it without the source.
+    // Bytecode is neither copied nor removed: Python writes bytecode itself, and ignores bytecode
+    // whose source is gone.
     let cached = |file: &Path| file.components().any(|part| part.as_os_str() == "__pycache__");
     let mut copies = BTreeSet::new();
     for file in files_below(package)?.into_iter().filter(|file| !cached(file)) {
@@ -274,7 +275,8 @@ fn python(package: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The library uses no C library, so the result does not depend on the linker.
+/// Builds `libcounterpoint_loops.a`. It uses no C library, so the result does not depend on the
+/// linker.
 fn loops_client(layout: &Layout) -> Result<PathBuf> {
     let target = layout.target.join("artifacts-looprt");
     timed("build libcounterpoint_loops.a", || {
@@ -286,8 +288,8 @@ fn loops_client(layout: &Layout) -> Result<PathBuf> {
     Ok(target.join("release/libcounterpoint_loops.a"))
 }
 
-/// Renames a copy to `to`. A process that has mapped the old library keeps the old file. Writing
-/// into the old file would crash it.
+/// Copies `from` to a new file, and renames the new file to `to`. A process that has mapped an old
+/// library keeps the old file. Writing into the old file would crash that process.
 fn replace(from: &Path, to: &Path) -> Result<()> {
     let what = || format!("copy {} to {}", from.display(), to.display());
     let folder = to.parent().with_context(what)?;
@@ -297,7 +299,7 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(&new, to).with_context(what)
 }
 
-/// Returns the regular files below `folder`, sorted.
+/// Returns the paths of all files below `folder` (of everything that is not a folder), sorted.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -8,13 +8,13 @@ use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 
-/// The dynamic section of a 64-bit library or program.
+/// The properties of a 64-bit library or program that matter when it is loaded.
 #[derive(Default)]
 pub struct Elf {
     /// `DT_NEEDED`, in order.
     pub needed: Vec<String>,
-    /// The required symbol versions, including those of weak symbols. If one without `VER_FLG_WEAK`
-    /// is missing, the loader refuses the file.
+    /// The required symbol versions, including those of weak symbols. If a version without the flag
+    /// `VER_FLG_WEAK` is missing, the loader refuses the file.
     pub versions: BTreeSet<String>,
     /// Defined dynamic symbols that other objects can bind to.
     pub exports: BTreeSet<String>,
@@ -82,7 +82,8 @@ impl Elf {
     }
 }
 
-/// `None` for other versions than `GLIBC_2.17`, including `GLIBC_PRIVATE`.
+/// Returns 2 and 17 for `GLIBC_2.17`, and `None` for a name of another form, such as
+/// `GLIBC_PRIVATE`.
 pub fn glibc_version(name: &str) -> Option<(u32, u32)> {
     let numbers = name.strip_prefix("GLIBC_")?;
     let mut parts = numbers.split('.').map(str::parse::<u32>);

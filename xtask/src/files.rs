@@ -1,5 +1,6 @@
-//! `cargo xtask files`: lists the files of the code with what each is for, from the file's header.
-//! With words, lists the files whose path or header has all of these words.
+//! `cargo xtask files`: lists the source files that begin with a comment (the header), and says
+//! what each is for, with the first sentence of its header. With words, lists the files whose path
+//! or header has all of these words.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 //! The compiler chooses tile sizes, and so the number of workgroup calls, for the target CPU. So
 //! each module is compiled for *named* CPUs, and not for the CPU of this machine. `NAME.v4.vmfb` is
 //! tiled for AVX-512, and `NAME.v3.vmfb` runs on most x86-64 machines of the last ten years. Tests
-//! must check which of them a machine can run (`needs` in `expected.json`). The code of a
-//! `….system.vmfb` is a shared library of the system instead of IREE's embedded ELF.
+//! must check which of them a machine can run (`needs` in `expected.json`). The code in a
+//! `….system.vmfb` is an ordinary shared library, for `dlopen`, instead of IREE's embedded ELF.
 
 mod oracle;
 mod table;
@@ -37,7 +37,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Code for IREE's own ELF loader, which is the compiler's default.
+    /// Code for IREE's own ELF loader. This kind is the compiler's default.
     Embedded,
     /// A shared library for `dlopen`.
     System,
@@ -108,8 +108,8 @@ fn job(
     let output = module(layout, fixture, variant, kind);
     let mut command = compiler(layout, fixture, variant.cpu);
     if kind == Kind::System {
-        // IREE's wheel contains a linker, whose folder is searched for, because the folder's path
-        // contains the version of Python.
+        // IREE's wheel contains a linker. The function `site_packages` searches for the folder,
+        // because its path contains the version of Python.
         let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
         command.arg("--iree-llvmcpu-link-embedded=false");
         command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));
@@ -124,8 +124,9 @@ fn job(
     Ok(Job { output, command, stamp: format!("{:016x}", hash.finish()) })
 }
 
-/// Makes an `iree-compile` command with the flags that every fixture shares. It must run in the
-/// root, because the compiler copies the relative source path into the module.
+/// Makes an `iree-compile` command with the flags that all fixtures share, and with the flags of
+/// this fixture. The command must run in the root of the repository, because the compiler copies
+/// the source's relative path into the module.
 pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
     let mut command = Command::new(layout.venv_bin("iree-compile"));
     command.arg(format!("fixtures/iree/{}.mlir", fixture.name));

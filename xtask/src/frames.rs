@@ -1,10 +1,10 @@
 //! Computes how much stack a built shared library uses, from its machine code. `tidy/stacks.rs`
 //! compares the result with the amount that a library inside another program may use.
 //!
-//! No flag of stable Rust prints the sizes of frames, and unwind tables lack them for assembly.
-//! Both would also describe another build than the released one. Along every path through a
-//! function, the decoder tracks how far the stack pointer is from its value at the entry, and which
-//! registers contain the stack pointer or the address of a function.
+//! No flag of stable Rust prints the sizes of frames, and unwind tables lack them for assembly. So
+//! the sizes are read from the machine code: the decoder goes once through each reachable
+//! instruction of a function. It tracks how far the stack pointer is from its value at the entry,
+//! and which registers contain an address on the stack or the address of a function.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -29,7 +29,8 @@ pub enum Callee {
 /// A call, or a jump to another function.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Bytes of the caller's stack when the callee begins, including the return address.
+    /// The number of bytes that the caller has on the stack when the callee begins. If a call
+    /// pushes a return address, it is included.
     pub depth: u64,
     pub callee: Callee,
 }
@@ -37,7 +38,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Function {
     pub name: String,
-    /// The largest number of bytes that the function itself uses.
+    /// The largest number of bytes of stack that the function uses without its callees.
     pub frame: u64,
     pub calls: Vec<Call>,
 }
@@ -46,12 +47,13 @@ pub struct Library {
     pub functions: BTreeMap<u64, Function>,
     /// Exported functions, constructors and destructors, by address.
     pub entries: BTreeMap<u64, String>,
-    /// Functions whose address code or data uses, so that they can be called through pointers.
+    /// Functions whose addresses occur in code or data, so that they can be called through
+    /// pointers.
     pub taken: BTreeSet<u64>,
 }
 
 impl Library {
-    /// The library must not be stripped of its symbols.
+    /// Reads a library, which must not be stripped of its symbols.
     pub fn read(path: &Path) -> Result<Self> {
         let what = || format!("read {}", path.display());
         let data = std::fs::read(path).with_context(what)?;
@@ -89,7 +91,8 @@ impl Library {
                 0 => starts.get(index + 1).copied().unwrap_or(start + 1),
                 size => start + size,
             };
-            // A table of stubs is a single symbol of many equal jumps.
+            // A table of stubs (many equal jumps) counts as one function, because it has a single
+            // symbol.
             if let Some(function) = decoder.function(*start, end, name.clone(), &mut lea) {
                 library.functions.insert(*start, function);
             }
@@ -124,7 +127,8 @@ impl Library {
     }
 }
 
-/// The words that the dynamic linker fills in, by address.
+/// Returns the addresses that the dynamic linker writes into memory. The key of each is the address
+/// of the word into which it is written.
 fn slots(file: &object::File<'_>) -> HashMap<u64, Callee> {
     const RELATIVE: [u32; 2] =
         [object::elf::R_X86_64_RELATIVE.0, object::elf::R_AARCH64_RELATIVE.0];
@@ -187,7 +191,8 @@ impl Decoder<'_> {
         if self.arm { 0 } else { 8 }
     }
 
-    /// Returns where an entry of the table of imports leads.
+    /// Returns the function to which an entry of the procedure linkage table (PLT) jumps, or `None`
+    /// if the code at `at` is not such an entry.
     fn through_table(&mut self, at: u64) -> Option<Callee> {
         let mut at = at;
         for _ in 0..4 {
@@ -296,8 +301,9 @@ impl Decoder<'_> {
         Some(function)
     }
 
-    /// After a loop that touches each page of a large frame, the stack pointer is at the deepest
-    /// value that any register had.
+    /// Called after a loop, which may have lowered the stack pointer page by page to make room for
+    /// a large frame. So the stack pointer is set to the deepest address on the stack that any
+    /// register contains.
     fn take_deepest(&self, state: &mut State) {
         let sp = self.pointer();
         let deepest = state.registers.iter().filter_map(|value| match value {
@@ -344,7 +350,8 @@ impl Decoder<'_> {
         let set = match insn.op {
             Op::Move(to, from) => Some((to, registers[usize::from(from)].clone())),
             Op::Add(to, from, by) => Some((to, shift(&registers[usize::from(from)], by))),
-            // The stack is aligned to 64 bytes at most, for vectors.
+            // The stack is aligned to 64 bytes at most (for vectors), so aligning lowers the stack
+            // pointer by at most 63 bytes.
             Op::Align(to, from) => Some((to, shift(&registers[usize::from(from)], -63))),
             Op::Set(to, address) => {
                 taken.insert(address);

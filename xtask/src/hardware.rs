@@ -7,8 +7,9 @@
 //! python3 tests/hardware/run.py --dist dist --out hardware.txt
 //! ```
 //!
-//! The checks of a PMU compare with PAPI and perf. If the user is root, the command installs these
-//! two first. If the machine lacks some hardware, the page of results says so, and names the
+//! The checks of a processor's counters (its PMU) compare the counts with those of PAPI and perf.
+//! Before these checks, if the user is root, the command installs whichever of PAPI, perf and LLVM
+//! is missing. If the machine lacks some hardware, the page of results says so, and names the
 //! command for a machine that has it. Absent hardware is no failure. `--keep NAME` keeps the page
 //! as `tests/hardware/results/DATE-NAME.txt`, and updates the sentence in README about tested
 //! hardware ([`sentence`]).
@@ -125,7 +126,7 @@ struct Page {
     file: String,
     /// The name of the processor, if its counters could be read.
     processor: Option<String>,
-    /// A device of NVIDIA's.
+    /// The name of NVIDIA's device, if there was one.
     device: Option<String>,
     has_failures: bool,
 }
@@ -148,7 +149,7 @@ impl Page {
         }
     }
 
-    /// The pages are sorted by date.
+    /// Returns all pages, sorted by date.
     fn all(root: &Path) -> Result<Vec<Self>> {
         let folder = root.join(FOLDER);
         let files = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
@@ -164,7 +165,7 @@ impl Page {
     }
 }
 
-/// README.md's sentence links to the newest page of each processor and device.
+/// Returns README.md's sentence, which links to the newest page of each processor and device.
 fn sentence(pages: &[Page]) -> String {
     let tested = |of: fn(&Page) -> &Option<String>| {
         let mut found: Vec<(&str, &str)> = Vec::new();

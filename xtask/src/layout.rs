@@ -17,10 +17,10 @@ pub struct Dist {
 }
 
 impl Layout {
-    /// Makes the root the current folder, so that printed commands with relative paths can be
-    /// pasted into a shell there.
+    /// Finds the checkout and makes its root the current folder, so that printed commands with
+    /// relative paths can be pasted into a shell in the root.
     pub fn find() -> Result<Self> {
-        // Cargo also sets this variable when it runs xtask.
+        // Cargo sets this variable when it compiles xtask, and also when it runs xtask.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest
@@ -33,7 +33,7 @@ impl Layout {
         Ok(Layout { root, target })
     }
 
-    /// The folder for files that benchmarks build and write.
+    /// Creates and returns the folder for files that benchmarks build and write.
     pub fn bench(&self) -> Result<PathBuf> {
         let folder = self.target.join("bench");
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -57,7 +57,8 @@ impl Layout {
         Dist { root: self.root.join("dist") }
     }
 
-    /// The build for quick tests, with this machine's linker and without optimisation.
+    /// The build for quick tests, with this machine's linker, without link-time optimisation of the
+    /// library, and with programs that are not optimised.
     pub fn quick_dist(&self) -> Dist {
         Dist { root: self.target.join("quick-dist") }
     }
@@ -84,7 +85,8 @@ impl Layout {
         self.target.join("venv-torch-212")
     }
 
-    /// The libraries that tests compile for PyTorch, until their sources or their compiler change.
+    /// The folder for the libraries that tests compile for PyTorch. Later runs of the tests use
+    /// these libraries until the sources or the compiler change.
     pub fn torch_shims(&self) -> PathBuf {
         self.target.join("torch-shims")
     }

@@ -13,8 +13,9 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock `name` below `target`. The lock is not re-entrant: release it before you
-    /// call another command that takes it.
+    /// Waits until this process holds the lock on the file `xtask-NAME.lock` in the folder
+    /// `target`. The lock is not re-entrant: release it before you call another function that takes
+    /// the same lock.
     pub fn take(target: &Path, name: &str) -> Result<Self> {
         std::fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
         let path = target.join(format!("xtask-{name}.lock"));

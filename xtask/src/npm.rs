@@ -1,5 +1,5 @@
-//! Downloads packages of npm that tests use, with pinned versions and checksums, to `target/`. npm
-//! does not install them.
+//! Downloads npm packages for tests into `target/`. Versions and checksums are pinned. The packages
+//! are only unpacked, not installed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ pub struct Package {
     pub name: &'static str,
     /// The package's folder below `target/`.
     pub home: &'static str,
-    /// The folder of the package that tests use.
+    /// The folder inside the package's archive whose files the tests use.
     pub inside: &'static str,
     /// The SHA-256 of the archive.
     pub archive: &'static str,
-    /// The checksums of the code files below `inside`, for `sha256sum --check`.
+    /// The checksums of some files below `inside`, for `sha256sum --check`.
     pub sums: &'static str,
 }
 
 const OLDEST_NODE: u32 = 18;
 
-/// Returns the folder with the package's files, which are downloaded if they are missing. If this
-/// machine cannot download or run them, returns `Ok(Err(why))` with one line. A failed download
-/// sets `reachable` to false, and then no other download is tried. It is an error if the files are
-/// not the pinned ones.
+/// Returns the folder with the package's files. Downloads the package if the files are missing or
+/// were changed. If this machine cannot download or run them, returns `Ok(Err(why))` with one line.
+/// A failed download sets `reachable` to false. While it is false, this function downloads nothing.
+/// Returns an error if downloaded files do not have the pinned checksums.
 pub fn fetch(
     layout: &Layout,
     package: &Package,
@@ -52,8 +52,8 @@ pub fn fetch(
     if !*reachable {
         return Ok(Err(format!("{name} is not here, and another download has failed")));
     }
-    // The complete folder is renamed into place, so that a program without the lock finds all files
-    // or none.
+    // Only a complete folder is renamed to `home`, so a program that does not take the lock never
+    // sees a partly unpacked package.
     let new = layout.target.join(format!("{lock}.new"));
     let _ = std::fs::remove_dir_all(&new);
     std::fs::create_dir_all(&new).with_context(|| format!("create {}", new.display()))?;
@@ -103,7 +103,7 @@ fn major(version: &str) -> u32 {
     first.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// npm chooses the archive's name.
+/// Returns the path of the downloaded archive, whose name npm chooses.
 fn archive(home: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(home).with_context(|| format!("read {}", home.display()))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));

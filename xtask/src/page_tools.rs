@@ -1,6 +1,6 @@
-//! Packages of npm for the tests of the page of `report --html`. axe-core finds parts that people
-//! with a screen reader or poor sight could not use. TypeScript checks the types in the page's
-//! modules.
+//! The npm packages with which tests check the page that `counterpoint report --html` writes.
+//! axe-core finds parts that people with a screen reader or poor sight could not use. TypeScript
+//! checks the types in the page's JavaScript modules.
 
 use crate::npm::Package;
 

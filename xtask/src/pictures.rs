@@ -1,5 +1,6 @@
-//! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with a browser, and the
-//! outputs of commands in README.md, from the profiles in `fixtures/readme`.
+//! `cargo xtask pictures`: renews the outputs of commands in README.md, and, with a browser, the
+//! pictures in `docs/pictures`. The data are the profiles in `fixtures/readme`, and invented data
+//! for some pictures.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -25,7 +26,8 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     let mut test = of(&["--ignored", "--exact", "page_pictures::pictures_for_the_docs"]);
     let begin = SystemTime::now();
     loud(&mut test, "make the pictures")?;
-    // The command of the test also succeeds without a browser, or if the test was renamed.
+    // `cargo test` also succeeds if there is no browser or if the test was renamed, so new pictures
+    // are counted.
     let made = newer(&layout.root.join("docs/pictures"), begin)?;
     ensure!(
         made > 0,

@@ -1,6 +1,6 @@
 //! `cargo xtask pmu-vm`: tests hardware counters on a machine that has none. QEMU emulates an
-//! AArch64 machine with a PMU, Debian's kernel drives it, and only our guest program
-//! (`tests/pmu-vm`) runs there.
+//! AArch64 machine with a PMU. Debian's kernel runs there, with our guest program (`tests/pmu-vm`)
+//! as its init.
 //!
 //! ```text
 //!  debian     apt: QEMU, kernel and libraries for arm64 (unpacked, not installed)
@@ -15,11 +15,11 @@
 //! ```
 //!
 //! With `-icount shift=0`, the guest executes one instruction per tick of its clock, so its counts
-//! are exact and the same in every run. With two processors, whose instructions share one clock,
-//! this is only almost true. So a run of all tests boots the machine twice, with one and with two
-//! processors. The guest chooses the tests for its number of processors. The PMU is emulated, so
-//! the tests cover the kernel's code and ours, but not the hardware of any processor. There are no
-//! such tests for x86-64, because QEMU emulates no PMU there.
+//! are exact and the same in every run. With two processors, which share this clock, a count can
+//! also contain instructions of the other processor. So a run of all tests boots the machine twice:
+//! with one processor for exact counts, and with two for the tests that need two. The PMU is
+//! emulated, so the tests cover the kernel's code and ours, but not the hardware of any processor.
+//! There are no such tests for x86-64, because QEMU emulates no PMU there.
 
 mod debian;
 mod initramfs;
@@ -71,7 +71,8 @@ pub struct Request<'a> {
 }
 
 /// The machine is killed after this time. A boot with its tests takes two and a half minutes of
-/// processor time (measured), and more than ten minutes beside the rest of `cargo xtask test`.
+/// processor time (measured). While the rest of `cargo xtask test` runs, this can last more than
+/// ten minutes.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {

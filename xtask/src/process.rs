@@ -19,7 +19,7 @@ thread_local! {
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line of another program's output, or keeps it for [`whole`].
+/// Prints a line of another program's output, or keeps the line if [`whole`] runs on this thread.
 pub fn pass_on(line: &str) {
     let kept =
         KEPT.with_borrow_mut(|kept| kept.as_mut().map(|text| text.extend([line, "\n"])).is_some());
@@ -28,7 +28,8 @@ pub fn pass_on(line: &str) {
     }
 }
 
-/// Runs a step beside other steps. Prints the lines of [`pass_on`] together at the step's end.
+/// Runs a step whose output must not mix with that of parallel steps. At the step's end, prints all
+/// lines that the step's thread gave to [`pass_on`].
 pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
     KEPT.set(Some(String::new()));
     let value = step();
@@ -38,7 +39,7 @@ pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Shows the command's output only if it fails.
+/// Runs a command, and shows its output only if it fails.
 pub fn quiet(command: &mut Command, what: &str) -> Result<()> {
     output(command, what).map(drop)
 }
@@ -111,7 +112,7 @@ fn quote(layout: &Layout, word: &OsStr) -> String {
     }
 }
 
-/// Runs the program with `version_arguments`.
+/// Returns whether the program runs with `version_arguments` and succeeds.
 pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
     Command::new(program)
         .args(version_arguments)
@@ -122,9 +123,9 @@ pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Runs the same cargo that runs xtask, without the variables that cargo sets for the xtask
-/// package. With these variables, build scripts would run again, because their environment would
-/// seem to have changed.
+/// Makes a command of the same cargo that runs xtask, without the variables that cargo sets for the
+/// xtask package. With these variables, build scripts would run again, because their environment
+/// would seem to have changed.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -146,7 +147,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Prints how long a step took if that was more than half a second.
+/// Prints how long a successful step took, if that was more than half a second.
 pub fn timed<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let value = step()?;

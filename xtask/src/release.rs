@@ -2,19 +2,19 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `counterpoint-VERSION-x86_64-linux.tar.zst` | `dist/`, with the licences, README.md and CHANGELOG.md |
-//! | `counterpoint-VERSION-py3-none-manylinux_2_17_x86_64.….whl` | the Python package with program, library and plugins, as `pip install ./bindings/python` makes it beside a `dist/` |
-//! | `counterpoint-VERSION-x86_64-linux.cdx.json` | what it is linked with, as a bill of materials in CycloneDX's format; it is also in the archive |
-//! | `SHA256SUMS` | for `sha256sum --check` |
+//! | `counterpoint-VERSION-x86_64-linux.tar.zst` | the files of `dist/`, the licences, README.md and CHANGELOG.md |
+//! | `counterpoint-VERSION-py3-none-manylinux_2_17_x86_64.….whl` | the Python package with program, library and plugins, as `pip install ./bindings/python` makes it if there is a `dist/` |
+//! | `counterpoint-VERSION-x86_64-linux.cdx.json` | the third-party crates with which Counterpoint is linked, as a bill of materials in CycloneDX's format; also in the archive |
+//! | `SHA256SUMS` | the checksums of the three files above, for `sha256sum --check` |
 //!
-//! The archive and the wheel also contain the C++ part for PyTorch, compiled for the versions of
-//! PyTorch with which it is tested (`counterpoint/torch/_prebuilt`). The compiled part is
-//! compressed, because it needs the C library of the machine that made it. If `auditwheel` saw the
-//! part, it would require that C library for the whole wheel. If the compiled part cannot be
-//! loaded, the Python package compiles it again.
+//! Unless `--no-prebuilt` is given, the archive and the wheel also contain the C++ part for
+//! PyTorch, compiled for the tested versions of PyTorch (`counterpoint/torch/_prebuilt`). The
+//! compiled part is compressed, so that `auditwheel` does not see it. The part needs the C library
+//! of the machine that made it, and `auditwheel` would require this library for the whole wheel. If
+//! the compiled part cannot be loaded, the Python package compiles it again.
 //!
 //! The same commit gives the same bytes: nothing in the files depends on the time, on the user, or
-//! on the order of a folder. Afterwards, the command checks the files as users get them:
+//! on the order of entries in folders. Afterwards, the command checks the files as users get them:
 //! `auditwheel` and `twine` check the wheel, and the installed wheel and the unpacked archive each
 //! record a program.
 
@@ -155,7 +155,8 @@ fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
 }
 
 /// Installs the wheel into an empty environment, imports the package, and records a program. During
-/// the import, `PATH` contains only the environment, without Rust and a compiler.
+/// the import, `PATH` contains only the environment's `bin`, so the package finds neither Rust nor
+/// a C++ compiler.
 fn try_wheel(layout: &Layout, wheel: &Path, python: &Path) -> Result<()> {
     let place = Scratch::new(layout, "published-wheel")?;
     let own = place.0.join("venv");
@@ -178,7 +179,8 @@ fn check_archive(layout: &Layout, archive: &Path, name: &str) -> Result<()> {
     record(&place.0.join(name).join("bin/counterpoint"), Path::new("python3"), &place.0)
 }
 
-/// Records a program without the environment variables by which a developer's files are found.
+/// Records a Python program and reports on the profile, without the environment variables that
+/// point to a developer's files.
 fn record(counterpoint: &Path, python: &Path, folder: &Path) -> Result<()> {
     let mut run = Command::new(counterpoint);
     run.current_dir(folder).env_remove("COUNTERPOINT_DIST").env_remove("PYTHONPATH");

@@ -1,10 +1,10 @@
 //! `cargo xtask setup`: makes private virtual environments below `target/`, from the pinned lists
 //! in `xtask/requirements/`.
 //!
-//! After a list is installed, a stamp with the list's text is written, so that a later call only
-//! has to compare two small files. The first line of the stamp is the environment's folder, because
-//! installed programs contain this absolute path. So everything is installed again if the checkout
-//! was moved.
+//! After a list is installed, its text is also written to a file in the environment (the stamp), so
+//! that a later call only has to compare two small files. The first line of the stamp is the
+//! environment's folder, because installed programs contain this absolute path. So pip runs again
+//! for every list if the checkout was moved.
 
 pub mod packages;
 mod torch;

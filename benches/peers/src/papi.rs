@@ -1,11 +1,11 @@
-//! The functions of PAPI 7 that the benchmark needs. The library is loaded at run time.
+//! The functions of PAPI 7 that the benchmark needs. PAPI's library is loaded at run time.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 
 const OK: c_int = 0;
 const NULL: c_int = -1;
-/// `PAPI_VER_CURRENT` of PAPI 7.0 and 7.1. `PAPI_library_init` refuses versions other than the
-/// library's.
+/// `PAPI_VER_CURRENT` of PAPI 7.0 and 7.1. `PAPI_library_init` fails if its argument is not the
+/// version of the loaded library.
 const VERSIONS: [c_int; 2] = [7 << 24, 7 << 24 | 1 << 16];
 
 pub struct Papi {
@@ -14,7 +14,7 @@ pub struct Papi {
 }
 
 impl Papi {
-    /// Loads `library` and starts counting `names`.
+    /// Loads PAPI from the file `library`, and starts counting the events `names`.
     pub fn start(library: &str, names: &[&str]) -> Result<Self, String> {
         let path = CString::new(library).map_err(|e| e.to_string())?;
         // SAFETY: `path` is a C string, and loading the library only runs PAPI's constructors.
@@ -32,7 +32,7 @@ impl Papi {
         type Add = unsafe extern "C" fn(c_int, *const c_char) -> c_int;
         type Start = unsafe extern "C" fn(c_int) -> c_int;
         type Read = unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int;
-        // SAFETY: papi.h declares the functions with these names with these types.
+        // SAFETY: papi.h declares functions with these names and types.
         let (init, create, add, start, read) = unsafe {
             (
                 std::mem::transmute::<*mut c_void, Init>(symbol(c"PAPI_library_init")?),

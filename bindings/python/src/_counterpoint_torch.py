@@ -1,7 +1,8 @@
 """The entry point that `import torch` runs (group `torch.backends`).
 
-An entry point that fails makes `import torch` fail. This could happen if the program has another
-module named `counterpoint`. So the entry point is in a separate module whose name nobody else uses.
+An entry point that fails makes `import torch` fail. An entry point in the package `counterpoint` would
+fail if the program has another module of this name. So the entry point is in a separate module whose
+name nobody else uses.
 """
 
 import os

@@ -1,5 +1,5 @@
-//! The table through which other code of a process calls the agent (the recorder) in the same
-//! process: `include/counterpoint/agent.h` in Rust.
+//! The table of functions through which a program, or a library in it, calls the agent (the
+//! recorder in the program's process). This file is `include/counterpoint/agent.h` in Rust.
 
 use core::ffi::{CStr, c_char};
 use core::mem::offset_of;
@@ -21,21 +21,24 @@ pub struct AgentTable {
     pub build: [u8; 32],
     /// Returns an [`AgentState`]. May be called on any thread, also in a signal handler.
     pub state: extern "C" fn() -> u32,
-    /// Since version 2: begins to record. The argument is the path of the session's run file.
+    /// Begins a session (a recording within one process). This field and those up to `spent` exist
+    /// since version 2. The argument is the path of the run file, which `counterpoint session
+    /// prepare` makes.
     pub session_begin: unsafe extern "C" fn(*const c_char) -> i32,
     /// Ends the session.
     pub session_end: extern "C" fn() -> i32,
-    /// Returns the current time on the clock of the records.
+    /// Returns the current time on the clock that records use, or 0 if nothing is being recorded.
     pub ticks: extern "C" fn() -> u64,
-    /// Copies the path of the profile that is being recorded, and returns its length.
+    /// Writes the path of the current profile to a buffer, if the path fits, and returns the path's
+    /// length.
     pub profile: unsafe extern "C" fn(*mut c_char, usize) -> usize,
-    /// Adds a number to the losses with this name.
+    /// Adds the second argument to the count of the loss that the first argument names.
     pub lose: unsafe extern "C" fn(*const c_char, u64) -> i32,
     /// Registers a user's collector.
     pub collector_add: unsafe extern "C" fn(*const crate::collector::Collector) -> i32,
     /// Removes a collector.
     pub collector_remove: extern "C" fn(i32) -> i32,
-    /// Reports processor time that was spent on recording.
+    /// Reports how much processor time (in ns) code outside of the agent used in order to record.
     pub spent: extern "C" fn(u64),
     /// Since version 3: announces a machine of a host, as [`crate::host`] describes.
     pub host_machine: crate::host::AddMachine,
@@ -49,7 +52,7 @@ pub struct AgentTable {
 pub mod session {
     /// The session began.
     pub const BEGAN: i32 = 0;
-    /// The environment has already started a recording.
+    /// No session began, because the process already records for `counterpoint run`.
     pub const JOINED: i32 = 1;
     /// Another session is in progress.
     pub const BUSY: i32 = 2;

@@ -1,5 +1,5 @@
-//! The interface of a collector, with which a user's code adds values to ops:
-//! `include/counterpoint/collector.h` in Rust.
+//! The interface of a collector (a user's code that measures values of its own for each op). This
+//! file is `include/counterpoint/collector.h` in Rust.
 
 use core::ffi::{c_char, c_void};
 use core::mem::offset_of;
@@ -15,15 +15,15 @@ pub const MOST_SLOTS: usize = 16;
 pub struct Slot {
     /// Name of the value, unique among the slots of all collectors.
     pub name: *const c_char,
-    /// Kind of the value, with the numbers of `record::meta::ValueKind`.
+    /// Kind of the value: a number of `record::meta::ValueKind`.
     pub kind: u32,
 }
 
-/// The place of a value, which a collector fills.
+/// The place into which a collector writes one value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value {
-    /// A signed number, a double or the address of a C string, depending on the slot's kind.
+    /// A signed integer, a double or the address of a C string, depending on the slot's kind.
     pub bits: u64,
     /// 0 if there is no value.
     pub filled: u64,
@@ -50,7 +50,8 @@ pub struct Collector {
     pub start: Option<unsafe extern "C" fn(*mut c_void, Device) -> *mut c_void>,
     /// The agent calls this after an op. Returns 0 on success.
     pub stop: Option<Stop>,
-    /// The agent calls this instead of `stop` for an op that has thrown. May be null.
+    /// The agent calls this instead of `stop` if the values cannot be recorded, for example because
+    /// the op has thrown. May be null.
     pub abandon: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
 }
 

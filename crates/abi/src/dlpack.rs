@@ -1,4 +1,4 @@
-//! DLPack's description of tensors, which TVM, PyTorch and users' collectors share.
+//! DLPack's structs for tensors and devices. TVM and the interface of collectors use them.
 
 use core::ffi::c_void;
 use core::mem::offset_of;
@@ -7,7 +7,7 @@ use core::mem::offset_of;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// `DLDeviceType`: 1 CPU, 2 CUDA.
+    /// `DLDeviceType`, for example 1 for the CPU and 2 for CUDA.
     pub kind: i32,
     /// Number of the device.
     pub id: i32,
@@ -21,7 +21,7 @@ pub struct DataType {
     pub code: u8,
     /// Number of bits of one lane.
     pub bits: u8,
-    /// Number of lanes of a vector; negative as a 16-bit integer for scalable vectors.
+    /// Number of lanes of a vector. For scalable vectors, these bits are a negative 16-bit integer.
     pub lanes: u16,
 }
 

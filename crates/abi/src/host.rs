@@ -4,7 +4,8 @@
 use core::ffi::{c_char, c_void};
 use core::mem::offset_of;
 
-/// The roles that a host's calls can have, with the numbers of `record::meta::Role`.
+/// The roles (kinds of calls) that a host can report. The numbers are those of
+/// `record::meta::Role`.
 pub mod role {
     /// A call of an operator.
     pub const OP: u32 = 1;
@@ -16,8 +17,8 @@ pub mod role {
     pub const COUNT: usize = 8;
 }
 
-/// A flag of [`Host::flags`]: the program itself runs between two ops, so this time does not belong
-/// to the host.
+/// A flag of [`Host::flags`]: between two ops, the program's own code runs, so the time between ops
+/// does not belong to the host.
 pub const PROGRAM_BETWEEN_OPS: u32 = 1;
 
 /// The description that a host gives of itself. The agent copies the struct and its texts; a null
@@ -31,19 +32,21 @@ pub struct Host {
     pub flags: u32,
     /// Short name in lower case.
     pub name: *const c_char,
-    /// The name that people use; if it is empty, `name`.
+    /// The host's name as people write it, such as "IREE". If it is empty, `name` is used.
     pub title: *const c_char,
     /// The words with which `counterpoint ops` describes the host's calls, such as "the ops of
     /// Toy".
     pub ops: *const c_char,
-    /// The argument of exported calls that names the machine; if it is empty, `library`.
+    /// In exported traces, the key of the argument with the name of a call's machine. If this text
+    /// is empty, the key is `library`.
     pub library_key: *const c_char,
     /// A sentence that explains why a machine may have no calls although it was announced.
     pub without_calls: *const c_char,
-    /// The prefix of the names of bookkeeping ops; empty if there are none.
+    /// The prefix of the names of bookkeeping ops (which only manage the host's data); empty if
+    /// there are none.
     pub bookkeeping: *const c_char,
-    /// The names that exported traces give to calls, by role. For a role whose name is null,
-    /// Kineto's name is used.
+    /// For each role, the name that exported traces give to the host's calls with this role. If the
+    /// name is null, it is the name that Kineto gives to such calls.
     pub kinds: [*const c_char; role::COUNT],
 }
 
@@ -52,10 +55,10 @@ pub type Machine = *const c_void;
 
 /// The function with which a host tells the agent about one of its machines.
 pub type AddMachine = unsafe extern "C" fn(*const Host, *const c_char) -> Machine;
-/// The function that begins a call. Its arguments are the machine, the role, the name, and an
-/// address that identifies the call until it ends.
+/// The function with which a host reports that a call begins. Its arguments are the machine, the
+/// role, the name, and an address that identifies the call until it ends.
 pub type Begin = unsafe extern "C" fn(Machine, u32, *const c_char, *const c_void);
-/// The function that ends the call with this address.
+/// The function with which a host reports that the call with this address ends.
 pub type End = unsafe extern "C" fn(*const c_void);
 
 const _: () = assert!(size_of::<Host>() == 120);

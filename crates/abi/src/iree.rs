@@ -1,9 +1,10 @@
-//! IREE's executable library interface (`iree/hal/local/executable_library.h`), the interface
-//! between compiled modules and the CPU runtime. Releases 3.1 to 3.7 use version 5; 3.8 and later
-//! use version 6 (checked on 3.13).
+//! IREE's executable library interface (`iree/hal/local/executable_library.h`), through which the
+//! CPU runtime calls the functions of compiled modules. Releases 3.1 to 3.7 use version 5; 3.8 and
+//! later use version 6 (checked on 3.13).
 //!
-//! Compiled modules export [`QUERY_SYMBOL`]. It returns a library, and the runtime calls the
-//! functions in the library's `exports.ptrs` for each workgroup.
+//! Compiled modules export the function [`QUERY_SYMBOL`]. This function returns a description of
+//! the module, called a library. For each workgroup, the runtime calls one of the functions in the
+//! library's `exports.ptrs`.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -43,8 +44,8 @@ pub struct StringView {
 pub type CallHook =
     unsafe extern "C" fn(executable: StringView, library: *const LibraryHead, ordinal: usize);
 
-/// `iree_hal_executable_environment_v0_t`: what the runtime gives to a library. For the query of a
-/// compiled module, all fields may be zero.
+/// `iree_hal_executable_environment_v0_t`: what the runtime gives to a library. When the query
+/// function of a compiled module is called, all fields may be zero.
 #[repr(C)]
 pub struct Environment {
     /// Specialisation constants.
@@ -70,7 +71,7 @@ impl Environment {
     };
 }
 
-/// `iree_hal_executable_library_header_t`: the first struct of a library.
+/// `iree_hal_executable_library_header_t`: the struct to which the first field of a library points.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Header {
@@ -84,7 +85,8 @@ pub struct Header {
     pub sanitizer: u32,
 }
 
-/// The first field of a library, which is the same in all versions.
+/// The first field of a library. In all versions of the interface, a library begins with this
+/// field.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct LibraryHead {
@@ -242,11 +244,12 @@ pub struct SourceTable {
     pub files: *const c_void,
 }
 
-/// `iree_hal_executable_dispatch_state_v0_t`: one dispatch. It is the same in versions 5 and 6.
+/// `iree_hal_executable_dispatch_state_v0_t`: one dispatch. This struct is the same in versions 5
+/// and 6 of the interface.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct DispatchState {
-    /// Size of a workgroup in x; `local-task` of 3.13 passes 0.
+    /// Size of a workgroup in x; the device `local-task` of IREE 3.13 passes 0.
     pub workgroup_size_x: u32,
     /// Size of a workgroup in y.
     pub workgroup_size_y: u32,

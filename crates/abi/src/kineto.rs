@@ -1,8 +1,9 @@
 //! Kineto's interface for profiler plugins and Counterpoint's extension of it:
 //! `include/counterpoint/kineto_plugin.h` and `kineto_plugin_extension.h`, in Rust.
 //!
-//! Functions are `Option`s, because a plugin may leave any of them null. Types of events and flows
-//! are plain numbers, because a plugin may write any number.
+//! Function pointers are `Option`s, because any of them may be null in a struct that a plugin or a
+//! host has filled in. Types of events and flows are plain numbers, because a plugin may write any
+//! number.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
@@ -17,16 +18,17 @@ pub const DIRECTORY_VARIABLE: &core::ffi::CStr = c"KINETO_PLUGIN_LIB_DIR_PATH";
 pub const NAME_BYTES: usize = 31;
 /// The version of the extension.
 pub const EXTENSION_VERSION: u32 = 3;
-/// The smallest number of a type that a plugin declares.
+/// The smallest number of an event type that a plugin declares itself.
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
-/// A state of the published interface. The interface has no version number, and some of its changes
-/// kept the sizes of the structs.
+/// A state in which the interface was published. The interface has no version number, and some of
+/// its changes kept the sizes of the structs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revision {
-    /// The abbreviated commit of pull request [`PULL_REQUEST`] that ends with this state.
+    /// The abbreviated id of the last commit of pull request [`PULL_REQUEST`] in which the
+    /// interface has this state.
     pub commit: &'static str,
-    /// Bytes of a profiler's table of functions in this state ([`ProfilerInterface`]).
+    /// Size of a profiler's table of functions ([`ProfilerInterface`]) in this state, in bytes.
     pub interface_bytes: usize,
     /// The differences between this state and [`REVISION`]; empty for [`REVISION`] itself.
     pub differs: &'static str,
@@ -57,7 +59,8 @@ pub const OLDER: [Revision; 2] = [
 pub struct EventType {
     /// The type's number.
     pub number: u32,
-    /// The value of `cat` in Kineto's traces, and the name in Counterpoint's lists of kinds.
+    /// The type's name: the value of `cat` in Kineto's traces, and a name in Counterpoint's lists
+    /// of kinds of events.
     pub name: &'static str,
 }
 
@@ -92,9 +95,9 @@ pub const EVENT_TYPES: [EventType; 24] = [
     event(23, "privateuse1_runtime"),
     event(24, "privateuse1_driver"),
 ];
-/// The number of the type of counters.
+/// The number of the event type for values of counters.
 pub const TYPE_COUNTER: u32 = 22;
-/// The number of the type of moments.
+/// The number of the event type for moments (events without a duration).
 pub const TYPE_INSTANT: u32 = 10;
 
 /// Returns the published type with this number.
@@ -103,16 +106,16 @@ pub fn event_type(number: u32) -> Option<EventType> {
     EVENT_TYPES.get(index).copied()
 }
 
-/// The type of flows from the forward to the backward pass.
+/// The type of a flow (an arrow between two events) from the forward to the backward pass.
 pub const FLOW_FWD_BWD: u32 = 1;
-/// The type of flows from a launch to the device.
+/// The type of a flow from an event on the CPU to the work that the event launched on a device.
 pub const FLOW_ASYNC_CPU_GPU: u32 = 2;
 
 /// One event that a plugin hands over.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEvent {
-    /// Size of the writer's struct: at least [`ProfileEvent::SIZE`].
+    /// Size of the plugin's struct: at least [`ProfileEvent::SIZE`].
     pub size: usize,
     /// Number of the type.
     pub event_type: u32,
@@ -132,7 +135,7 @@ pub struct ProfileEvent {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEventFlow {
-    /// Size of the writer's struct: at least [`ProfileEventFlow::SIZE`].
+    /// Size of the plugin's struct: at least [`ProfileEventFlow::SIZE`].
     pub size: usize,
     /// Type of the flow: [`FLOW_FWD_BWD`] or [`FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
@@ -146,7 +149,7 @@ pub struct ProfileEventFlow {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileDeviceInfo {
-    /// Size of the writer's struct: at least [`ProfileDeviceInfo::SIZE`].
+    /// Size of the plugin's struct: at least [`ProfileDeviceInfo::SIZE`].
     pub size: usize,
     /// Number of the device.
     pub device: i64,
@@ -162,7 +165,7 @@ pub struct ProfileDeviceInfo {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileResourceInfo {
-    /// Size of the writer's struct: at least [`ProfileResourceInfo::SIZE`].
+    /// Size of the plugin's struct: at least [`ProfileResourceInfo::SIZE`].
     pub size: usize,
     /// Number of the device; for a thread of the CPU, the process id.
     pub device: i32,
@@ -178,7 +181,7 @@ pub struct ProfileResourceInfo {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TraceBuilder {
-    /// Size of the writer's struct: at least [`TraceBuilder::SIZE`].
+    /// Size of the host's struct: at least [`TraceBuilder::SIZE`].
     pub size: usize,
     /// First argument of the functions; only the host knows its meaning.
     pub handle: *mut c_void,
@@ -204,7 +207,7 @@ pub struct TraceBuilder {
 pub struct CreateParams {
     /// Size of the host's struct: at least [`CreateParams::SIZE`].
     pub size: usize,
-    /// Result: the plugin's own address for the recording.
+    /// Result: an address by which the plugin recognises the recording.
     pub profiler: *mut c_void,
     /// The types of events to record.
     pub types: *mut u32,
@@ -303,7 +306,7 @@ pub struct Registry {
     pub size: usize,
     /// First argument of the function; only the host knows its meaning.
     pub handle: *mut c_void,
-    /// Registers a profiler by a copy of its interface.
+    /// Registers a profiler. The host copies the struct with the profiler's functions.
     pub register_profiler:
         Option<unsafe extern "C" fn(*mut c_void, *const ProfilerInterface) -> c_int>,
 }
@@ -319,7 +322,7 @@ pub struct Counter {
     pub size: usize,
     /// Time of the value, ns since 1970 UTC.
     pub time_ns: i64,
-    /// Number of the device; -1 if the value is about the machine.
+    /// Number of the device; -1 if the value is about the whole machine.
     pub device: i32,
     /// Reserved, 0.
     pub reserved: i32,
@@ -333,7 +336,8 @@ pub struct Counter {
     pub value: f64,
 }
 
-/// The functions that the host of the extension offers. The struct lives as long as the process.
+/// The functions that a host offers to plugins as a part of the extension. The struct lives as long
+/// as the process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
@@ -353,17 +357,18 @@ pub struct Host {
         Option<unsafe extern "C" fn(*mut c_void, i32, i32, *const c_char) -> c_int>,
     /// Shows a line to the user.
     pub log: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char)>,
-    /// Since version 2: makes the host call `flush` of a recording now, on the same thread. The
-    /// second argument is the address that `profilerCreate` returned.
+    /// Since version 2: asks the host to call the plugin's `flush` for a recording now, on the same
+    /// thread. The second argument is the address that `profilerCreate` returned.
     pub request_flush: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
-    /// Since version 3: adds a number to the missing data of a kind, such as [`MISSING_TIMES`]. The
-    /// first argument is the handle of a trace builder.
+    /// Since version 3: adds the third argument to the amount of missing data of one kind. The
+    /// second argument is the kind, a number such as [`MISSING_TIMES`]. The first argument is the
+    /// handle of a trace builder.
     pub add_missing: Option<unsafe extern "C" fn(*mut c_void, u32, u64) -> c_int>,
 }
 
-/// A kind of missing data: events that did not fit into what the plugin may keep.
+/// A kind of missing data: events for which the plugin's memory had no room.
 pub const MISSING_OVERFLOW: u32 = 1;
-/// A kind of missing data: commands for a device that have no times.
+/// A kind of missing data: commands whose times on the device are unknown.
 pub const MISSING_TIMES: u32 = 2;
 /// A kind of missing data: work of a device without the counters that were asked for.
 pub const MISSING_COUNTERS: u32 = 3;
@@ -401,13 +406,14 @@ pub struct ToggleParams {
     pub enabled: u32,
 }
 
-/// The functions that a plugin adds to its profiler. The host fills the struct with zeros first.
+/// The functions with which a plugin takes part in the extension. Except for `size`, the host
+/// passes the struct filled with zeros, and the plugin fills in its functions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Extension {
     /// Size of the host's struct. The plugin sets only fields within this size.
     pub size: usize,
-    /// Passes the user's settings, before the start. May be null.
+    /// Receives the user's settings, before `profilerStart` is called. May be null.
     pub configure: Option<unsafe extern "C" fn(*const ConfigureParams) -> c_int>,
     /// Pauses or continues collecting. May be null.
     pub toggle: Option<unsafe extern "C" fn(*const ToggleParams) -> c_int>,

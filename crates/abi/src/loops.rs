@@ -1,10 +1,11 @@
-//! The interface of instrumented loops and their runtime: `include/counterpoint/loops.h`, in Rust.
+//! The interface between instrumented loops and the runtime that records them:
+//! `include/counterpoint/loops.h`, in Rust.
 
 use core::ffi::CStr;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
-/// The first eight bytes of a descriptor.
+/// The first eight bytes of a module's descriptor ([`Module`]).
 pub const MAGIC: [u8; 8] = *b"CPLOOPS1";
 /// The version of the layouts below.
 pub const VERSION: u32 = 1;
@@ -12,10 +13,11 @@ pub const VERSION: u32 = 1;
 pub const REGISTER_SYMBOL: &CStr = c"counterpoint_loops_register";
 /// The name under which a runtime exports the function of [`Module::unregister`].
 pub const UNREGISTER_SYMBOL: &CStr = c"counterpoint_loops_unregister";
-/// The beginning of the name of the function that modules export for loaders without constructors.
-/// The module's id in hexadecimal follows.
+/// The prefix of the name of a function that a module exports. A loader that runs no constructors
+/// calls this function to register the module. The rest of the name is the module's id in
+/// hexadecimal.
 pub const ATTACH_PREFIX: &CStr = c"counterpoint_loops_attach_";
-/// The section of a module's ELF note.
+/// The name of the ELF section that contains a module's note.
 pub const NOTE_SECTION: &CStr = c".note.counterpoint.loops";
 /// The name in the ELF note.
 pub const NOTE_NAME: &CStr = c"Counterpoint";
@@ -32,7 +34,7 @@ pub enum Mode {
     Timed = 1,
     /// Every hit is counted, and no hit is timed.
     Count = 2,
-    /// Each begin and each end of a hit calls a function.
+    /// Each begin and each end of a hit calls [`Module::log`].
     Log = 3,
 }
 
@@ -65,13 +67,13 @@ pub struct Entry {
     pub hits: AtomicU64,
     /// Sampled mode: the value of `hits` at which the next hit is timed.
     pub next: AtomicU64,
-    /// Sampled mode: state of xorshift64, never 0.
+    /// Sampled mode: state of the generator of random numbers (xorshift64), never 0.
     pub random: AtomicU64,
     /// Number of timed hits that began.
     pub begun: AtomicU64,
     /// Number of timed hits that ended.
     pub ended: AtomicU64,
-    /// Inclusive time of the hits that ended, in ticks.
+    /// Sum of the inclusive times of the timed hits that ended, in ticks.
     pub ticks: AtomicU64,
     /// Timed mode: the part of `ticks` that was spent in loops directly inside. Sampled mode: the
     /// longest of the times in `ticks`.
@@ -82,18 +84,18 @@ pub struct Entry {
     pub squares: [AtomicU64; 2],
     /// Sampled mode: the value of `ended` when the first randomly chosen hit began.
     pub first_ended: AtomicU64,
-    /// Sampled mode: the value of `ticks` at the same moment.
+    /// Sampled mode: the value of `ticks` when the first randomly chosen hit began.
     pub first_ticks: AtomicU64,
-    /// Sampled mode: the value of `squares` at the same moment.
+    /// Sampled mode: the value of `squares` when the first randomly chosen hit began.
     pub first_squares: [AtomicU64; 2],
     /// Number of hits whose iterations are known.
     pub iterated: AtomicU64,
-    /// The address of a [`Trips`], or 0. In mode log, only the runtime knows its meaning.
+    /// The address of a [`Trips`], or 0. In mode log, only the runtime knows the field's meaning.
     pub trips: AtomicU64,
 }
 
-/// `counterpoint_loops_trips_t`: what is known about the iterations of single hits. `mask + 1`
-/// buckets of 64 bits follow.
+/// `counterpoint_loops_trips_t`: statistics about the numbers of iterations of single hits. In
+/// memory, `mask + 1` buckets of 64 bits follow this struct.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Trips {
@@ -123,33 +125,37 @@ pub struct Module {
     pub size: u32,
     /// Version of the layout: [`VERSION`].
     pub version: u32,
-    /// Number of ids, which is the number of entries in a table.
+    /// Number of ids of loops and functions, which is also the length of each thread's array of
+    /// entries.
     pub ids: u32,
     /// The number of a [`Mode`].
     pub mode: u32,
     /// Identity of the instrumented text and of its side table.
     pub id: [u8; 16],
-    /// The side table, or null.
+    /// The side table (a JSON text that describes the module's functions and loops), or null.
     pub table: *const u8,
     /// Length of the side table in bytes.
     pub table_bytes: u64,
-    /// Runs the given number of empty hits on an entry that the caller passes.
+    /// The module's function that runs the given number of empty hits on an entry of the caller, to
+    /// measure what a hit costs; or null.
     pub rehearse: Option<unsafe extern "C" fn(*mut Self, *mut Entry, u64)>,
-    /// The runtime's function that returns the table of the calling thread: an `extern "C" fn(*mut
-    /// Module) -> *mut Entry`, or null.
+    /// The runtime's function that returns the calling thread's array of entries (one for each id):
+    /// an `extern "C" fn(*mut Module) -> *mut Entry`, or null.
     pub enter: AtomicPtr<()>,
-    /// The runtime's function that reads counters at the start of a timed hit: an `extern "C"
-    /// fn(*mut Entry, u32) -> u64`, or null.
+    /// The runtime's function that reads counters at the start of a timed hit of a function, or of
+    /// a loop of depth 0 or 1: an `extern "C" fn(*mut Entry, u32) -> u64`, or null.
     pub begin: AtomicPtr<()>,
-    /// The runtime's function that reads counters at the end of a timed hit: an `extern "C" fn(*mut
-    /// Entry, u32, u64)`, or null.
+    /// The runtime's function that reads counters at the end of a hit for which `begin` was called,
+    /// and gets the result of `begin`: an `extern "C" fn(*mut Entry, u32, u64)`, or null.
     pub end: AtomicPtr<()>,
     /// Mode log: the runtime's function for the start and the end of a hit: an `extern "C" fn(*mut
     /// Entry, u32, u32)`, or null.
     pub log: AtomicPtr<()>,
-    /// Sampled mode: number of hits that are timed before the random ones.
+    /// Sampled mode: number of hits at the beginning that are all timed; later, randomly chosen
+    /// hits are timed.
     pub first: AtomicU32,
-    /// Sampled mode: the distance to the next timed hit is 1 + (random & mask).
+    /// Sampled mode: a randomly chosen hit comes 1 + (random number & `gap_mask`) hits after the
+    /// previous timed hit.
     pub gap_mask: AtomicU32,
     /// A word that only the runtime uses; 0 until the module is registered.
     pub handle: AtomicU64,

@@ -1,6 +1,6 @@
 //! The parts of TVM's FFI (`tvm/ffi/c_api.h`) that the agent uses, and functions that compiled
-//! modules of TVM call (`tvm/runtime/c_backend_api.h`). They are the same in `apache-tvm-ffi`
-//! 0.1.12 to 0.1.15, which apache-tvm 0.25 to 0.27 use.
+//! modules of TVM call (`tvm/runtime/c_backend_api.h`). These interfaces are the same in
+//! `apache-tvm-ffi` 0.1.12 to 0.1.15, which apache-tvm 0.25 to 0.27 use.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
@@ -32,7 +32,8 @@ pub mod type_index {
     pub const STR: i32 = 65;
     /// An error: [`super::ErrorCell`] follows the object's header.
     pub const ERROR: i32 = 67;
-    /// A function. Dynamic types (from 128) may derive from it.
+    /// A function. Types that are registered at run time (indices from 128) may be derived from
+    /// this type.
     pub const FUNCTION: i32 = 68;
     /// A shape: [`super::Shape`] follows the object's header.
     pub const SHAPE: i32 = 69;
@@ -40,7 +41,7 @@ pub mod type_index {
     pub const TENSOR: i32 = 70;
 }
 
-/// A value. Arguments are borrowed, results are owned.
+/// A value. A function borrows the values that are its arguments, and its caller owns the result.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Any {
@@ -86,7 +87,8 @@ pub struct Shape {
     pub size: usize,
 }
 
-/// `TVMFFISafeCallType`. Returns 0, or another number after it has raised an error.
+/// `TVMFFISafeCallType`. The function behind a function object. It returns 0, or another number if
+/// it has raised an error.
 pub type SafeCall = unsafe extern "C-unwind" fn(*mut c_void, *const Any, i32, *mut Any) -> c_int;
 /// `TVMFFIFunctionCreate`: makes a function object.
 pub type FunctionCreate = unsafe extern "C" fn(
@@ -109,11 +111,13 @@ pub struct ErrorCell {
 }
 /// `TVMFFIErrorSetRaisedFromCStr`: raises an error of a kind with a message.
 pub type ErrorSetRaised = unsafe extern "C" fn(*const c_char, *const c_char);
-/// `TVMFFIErrorSetRaised`: raises an error object, to which it takes its own reference.
+/// `TVMFFIErrorSetRaised`: raises an existing error object, and adds a reference to the object.
 pub type ErrorSetAgain = unsafe extern "C" fn(*mut Object);
-/// `TVMFFIErrorMoveFromRaised`: moves the raised error to the argument, or null if there is none.
+/// `TVMFFIErrorMoveFromRaised`: stores the raised error at the given address, or null if there is
+/// none. The error is then no longer raised.
 pub type ErrorMoveFromRaised = unsafe extern "C" fn(*mut *mut Object);
-/// `TVMFFIEnvModRegisterContextSymbol`: sets a symbol that modules get when they are loaded.
+/// `TVMFFIEnvModRegisterContextSymbol`: sets the address that modules get for the symbol of this
+/// name when they are loaded.
 pub type RegisterContextSymbol = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
 
 /// `TVMParallelGroupEnv`: the group of tasks that a task belongs to.
@@ -131,8 +135,8 @@ pub type ParallelTask =
     unsafe extern "C-unwind" fn(c_int, *mut ParallelGroup, *mut c_void) -> c_int;
 /// `TVMBackendParallelLaunch`: runs a number of tasks. With 0, the runtime chooses the number.
 pub type ParallelLaunch = unsafe extern "C-unwind" fn(ParallelTask, *mut c_void, c_int) -> c_int;
-/// `TVMBackendAllocWorkspace`. The arguments are the type and number of the device, the bytes, and
-/// the code and bits of the data type.
+/// `TVMBackendAllocWorkspace`. The arguments are the type and number of the device, the size in
+/// bytes, and the code and bits of the data type.
 pub type AllocWorkspace =
     unsafe extern "C-unwind" fn(c_int, c_int, u64, c_int, c_int) -> *mut c_void;
 

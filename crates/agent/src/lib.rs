@@ -25,11 +25,11 @@
 //!
 //! Rules:
 //!
-//! - The agent does not end the host, and panics do not leave its exported functions. It ends the
-//!   process in three cases: when the list of counters was printed, if a variable of IREE's
-//!   original hook asks only for this list; when all of the program's own threads have ended and
-//!   only threads of plugins are left; and, by the signal of the crash, when a plugin has crashed
-//!   at the program's end and the program hangs.
+//! - Panics do not leave the agent's exported functions. The agent ends the host's process only in
+//!   three cases: when the list of counters was printed, if a variable of IREE's original hook asks
+//!   only for this list; when all of the program's own threads have ended and only threads of
+//!   plugins are left; and, by the signal of the crash, when a plugin has crashed at the program's
+//!   end and the program hangs.
 //! - After an internal error, the agent switches itself off and lets calls pass through.
 //! - Code on a hot path does not allocate, lock, print or change `errno`.
 //! - In a process in which there is nothing to record, the agent opens no file after its

@@ -1,7 +1,7 @@
-//! Reads all calls of a profile, for measuring: `cargo run -p counterpoint-analysis --release
-//! --example read-calls -- WHAT DIR`. WHAT is `report`, `stats` or `decode`. `decode` decodes every
-//! page and adds nothing up: a view that reads all calls takes at least this time. Prints the time
-//! in ms and the highest resident memory in KiB.
+//! Measures how long reading all calls of a profile takes: `cargo run -p counterpoint-analysis
+//! --release --example read-calls -- WHAT DIR`. WHAT is `report`, `stats` or `decode`. `decode`
+//! only decodes the pages (blocks of recorded calls). Any view that reads all calls takes at least
+//! this time. Prints the time in ms and the highest resident memory in KiB.
 
 use std::hint::black_box;
 use std::path::Path;

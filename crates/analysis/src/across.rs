@@ -9,12 +9,12 @@
 //! All sums are whole numbers, so they do not depend on the order in which rows are added. If a
 //! rank never called an op, its time in that op is 0 ns and not unknown.
 //!
-//! The comparison uses self times, so that an op is not blamed for the calls inside of it. It uses
-//! the *median* over the ranks, because ranks often wait for each other, for example in a
-//! collective op. The slow rank then waits least, and the median of the collective op contains the
-//! waiting of the other ranks. So the slow rank exceeds the median in the op that makes it slow,
-//! and no rank is far above the median in the op in which ranks wait. The sum over all ops hides
-//! the slow rank: ranks that wait for each other have about the same sum.
+//! The comparison uses self times, so that an op is not blamed for the calls inside of it. Each
+//! rank is compared with the *median* over the ranks, because ranks often wait for each other, for
+//! example in a collective op. In this case, the slow rank waits least, and the median of the
+//! collective op contains the waiting of the other ranks. So the slow rank exceeds the median in
+//! the op that makes it slow. In the op in which ranks wait, no rank is far above the median. The
+//! sum over all ops hides the slow rank: ranks that wait for each other have about the same sum.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,22 +28,23 @@ pub use result::{Excess, OpAcross, RankAcross, RunAcross};
 /// With fewer ranks than this, the median does not show what is usual, so no rank is reported as
 /// slow.
 pub const FEWEST_RANKS: usize = 5;
-/// A rank stands out in an op if its excess over the median is more than this many standard
-/// deviations. With normal noise, 64 ranks and 200 ops, about one run in 10⁵ exceeds this limit by
-/// chance.
+/// A rank stands out in an op only if its self time exceeds the median over the ranks by more than
+/// this many standard deviations. The standard deviation is estimated from the ranks' median
+/// distance from the median. With normal noise, 64 ranks and 200 ops, a rank exceeds this limit by
+/// chance in about one run of 10⁵.
 pub const DEVIATIONS: f64 = 6.0;
 /// A rank stands out only if its excess is also at least this part of the self time that the median
 /// rank has in all ops.
 pub const LEAST_PART: f64 = 0.01;
 
-/// Sums over some rows. A field is `None` if the number is not known for one of the rows.
+/// Sums over some rows. A field is `None` if the number is not known for one of these rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// Number of outermost calls.
+    /// Number of outermost calls (those that are not inside of another call of the op).
     pub calls: Option<i128>,
     /// Time of the calls in ns.
     pub total_ns: Option<i128>,
-    /// The ends of the interval of `total_ns`.
+    /// Lower and upper bound of `total_ns`.
     pub total_range_ns: Option<(i128, i128)>,
     /// Self time of the calls in ns.
     pub own_ns: Option<i128>,
@@ -66,7 +67,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// An `i128` can store the sum of 2⁶⁴ numbers of 63 bits.
+    /// An `i128` has room for the sum of 2⁶⁴ numbers of 63 bits, so in practice, no sum saturates.
     fn add(&mut self, other: &Self) {
         let plus = |a: Option<i128>, b: Option<i128>| Some(a?.saturating_add(b?));
         self.calls = plus(self.calls, other.calls);
@@ -107,7 +108,8 @@ pub struct About {
 /// The machines, processes and clock of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Names of the rank's machines, sorted. Several recordings of the rank can have several names.
+    /// Names of the rank's machines, sorted. A rank that was recorded several times can have
+    /// several.
     pub hosts: Vec<String>,
     /// Number of processes of the rank.
     pub processes: u64,
@@ -116,7 +118,8 @@ pub struct Place {
     pub clock: String,
     /// The largest possible error of the alignment in ns; `None` if it is not known.
     pub clock_uncertainty_ns: Option<i64>,
-    /// The offset to the first rank of the run, if clocks were aligned by an op.
+    /// The offset from the rank's clock to the clock of the run's first rank, if these clocks were
+    /// aligned by calls of an op.
     pub offset: Option<clocks::Offset>,
     /// Number of kinds of losses that affect the rank's numbers.
     pub losses: u64,
@@ -177,16 +180,16 @@ impl Gathered {
         of.places.entry(rank).or_default();
         let op = of.op(input.key);
         of.cells.entry((rank, op)).or_default().add(&input.sums);
-        // If the names of only some ranks were redacted, an op has two names. Choosing the smaller
-        // one does not depend on the order of the rows.
+        // If op names were redacted in only some ranks, an op has two names. The name that sorts
+        // first is kept, so that the result does not depend on the order of the rows.
         let name = &mut of.ops[op as usize].name;
         if name.is_empty() || input.name < name.as_str() {
             input.name.clone_into(name);
         }
     }
 
-    /// Adds the properties of an op. They can differ between ranks whose names were redacted and
-    /// other ranks.
+    /// Adds the properties of an op. If names were redacted in only some ranks, the op's properties
+    /// differ between ranks. The properties that sort first are kept.
     pub fn about(&mut self, run: &str, key: &str, about: About) {
         let of = self.run(run);
         let op = of.op(key);

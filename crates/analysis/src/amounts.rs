@@ -1,10 +1,11 @@
-//! Computes how much of a value the recorder added, with an interval.
+//! Computes how much the recorder itself added to a recorded time or counter, with an interval.
 //!
 //! A *bracket* is the recorder's work before and after a call, with the readings of the clock and
-//! of counters. A *class* of brackets consists of a process, a set of counters, and whether the
-//! counters were read around the call. What a call inside of another call costs the outer call
-//! depends on the class of the inner call. The class of the outer call can differ: in a run with
-//! counters, the book-keeping ops of a virtual machine are only timed.
+//! of counters. The *class* of a bracket says in which process it was, with which set of counters,
+//! and whether the counters were read around the call. The recorder's work for an inner call also
+//! makes the outer call longer. How much longer it becomes depends on the class of the inner call's
+//! bracket. The outer call can have another class. For example, in a run with counters, a virtual
+//! machine's bookkeeping ops (which only manage its data) are only timed.
 //!
 //! Times of single calls are in units of 1/[`PARTS`] tick. So the subtracted time need not be a
 //! whole number of ticks, and sums are still exact.
@@ -19,8 +20,8 @@ use crate::estimate::Estimate;
 /// Number of parts into which a tick is divided.
 pub(crate) const PARTS: u64 = 16;
 
-/// The time in ns, as measured, to enter and leave the recorder for a call that is only timed,
-/// without reading the clock.
+/// The time in ns to enter and leave the recorder for a call that is only timed. It was measured,
+/// and does not include the clock readings.
 const ENTERING_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 pub(crate) fn parts(ticks: u64) -> u64 {
@@ -39,11 +40,12 @@ struct Price {
     outside: u64,
 }
 
-/// What the recorder adds to an empty call, for each class. A class is an index in `all`.
+/// What the recorder adds to an empty call (of a function that does nothing), for each class. A
+/// class is identified by its index in `all`.
 #[derive(Debug, Default)]
 pub(crate) struct Brackets {
-    /// For each process and set of counters: the class of calls whose counters were read, and of
-    /// calls that were only timed.
+    /// For each process and set of counters: the class of calls whose counters were read, and the
+    /// class of calls that were only timed.
     numbers: HashMap<(usize, u32), [u32; 2]>,
     all: Vec<EmptyCall>,
     prices: Vec<Price>,
@@ -52,7 +54,7 @@ pub(crate) struct Brackets {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageBrackets {
-    /// As in [`Brackets::numbers`]; `None` if the calls were not calibrated.
+    /// The two classes, as in [`Brackets::numbers`]; `None` if their brackets were not calibrated.
     numbers: Option<[u32; 2]>,
     any_counters: bool,
 }
@@ -71,11 +73,12 @@ impl PageBrackets {
 }
 
 impl Brackets {
-    /// Computes the values of empty calls from the calibrations of a profile. With `raw`, nothing
-    /// is subtracted from any call.
+    /// Computes the values of empty calls from the calibrations (measured empty calls) of a
+    /// profile. With `raw`, nothing is subtracted from any call.
     ///
-    /// A process is left out if one of its sets of counters was not calibrated: a sum over
-    /// corrected and uncorrected calls would be neither corrected nor recorded.
+    /// A process is left out if one of its sets of counters was not calibrated. Otherwise, a sum
+    /// over corrected and uncorrected calls would be neither the corrected sum nor the recorded
+    /// one.
     pub fn new(profile: &Profile, raw: bool) -> Self {
         let mut brackets = Self { raw, ..Self::default() };
         for (index, process) in profile.processes.iter().enumerate() {
@@ -115,7 +118,7 @@ impl Brackets {
         self.raw
     }
 
-    /// Returns the classes of the calls of this page.
+    /// Returns the classes of the calls of this page (a block of one thread's records).
     pub fn page(&self, columns: &Columns) -> PageBrackets {
         let mask = columns.header().map_or(0, |header| header.start.counters);
         PageBrackets {
@@ -142,7 +145,8 @@ impl Brackets {
         class.and_then(|class| self.prices.get(class as usize)).copied().unwrap_or_default()
     }
 
-    /// Corrects the values of empty calls, using the time that readings took in the program.
+    /// Corrects the counters of empty calls whose counters were read. `place` returns how long such
+    /// readings took in the program.
     pub fn place(
         &mut self,
         profile: &Profile,
@@ -160,7 +164,8 @@ impl Brackets {
         &self.all
     }
 
-    /// Returns the values of an empty call whose counters were read, in no particular order.
+    /// Returns, for each process and set of counters, the values of an empty call whose counters
+    /// were read. The order is not defined.
     pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
         let one = |((process, counters), [read, _]): (&(usize, u32), &[u32; 2])| {
             Some((*process, *counters, self.get(*read)?))
@@ -190,8 +195,8 @@ impl Brackets {
         }
     }
 
-    /// Returns the interval of the time that was subtracted for calls inside of others, as
-    /// multiples of this time.
+    /// Returns the interval of the time by which a bracket of any class makes the call around it
+    /// longer, as multiples of the subtracted time.
     fn of_others(&self) -> [f64; 2] {
         let ends = self.all.iter().map(|empty| empty.whole.mean).filter(|mean| mean.value > 0.0);
         ends.fold([1.0, 1.0], |[low, high], mean| {
@@ -209,8 +214,8 @@ impl Price {
 }
 
 /// Returns what a bracket adds to a call that was only timed, on a thread with counters. If
-/// brackets without counters were not calibrated, their time is estimated: reading the clock takes
-/// the same time with and without counters, and [`ENTERING_NS`] is added.
+/// brackets without counters were not calibrated, their whole time is estimated: the time of the
+/// clock readings, which is the same as with counters, plus [`ENTERING_NS`].
 fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall {
     if let Some(timed) = empty_call(profile, process, 0) {
         return timed;
@@ -221,13 +226,12 @@ fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall
     EmptyCall { whole: Bracket { mean, deviation: 0.0 }, counters, ..empty.clone() }
 }
 
-/// The time that was subtracted from all calls of a row.
+/// The time that was subtracted from the calls of a row, and the number of these calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inside {
     /// Time for the calls' own brackets and for the brackets of the calls inside, in ticks.
     pub taken: f64,
-    /// Number of all calls of the row, including calls that have no value of the counter that
-    /// [`BracketCounts::counter`] is asked about.
+    /// Number of all calls of the row. Each counter may have been read in only some of these calls.
     pub calls: u64,
 }
 
@@ -268,9 +272,9 @@ impl BracketCounts {
         }
     }
 
-    /// Adds up what the brackets of `calls` calls added. `None` unless all these brackets were
-    /// calibrated. `of` returns the number of calls of a class, and `bracket` what the bracket of
-    /// one such call added.
+    /// Adds up what the brackets of `calls` calls added to a duration or a counter. `None` unless
+    /// all these brackets were calibrated. `of` returns the number of calls of a class, and
+    /// `bracket` what the bracket of one such call added.
     fn sum(
         &self,
         calls: u64,
@@ -320,9 +324,10 @@ impl BracketCounts {
         Self { classes: self.classes.iter().map(class).collect() }
     }
 
-    /// Returns the time of the brackets of the calls inside of the row's calls, and an empty call
-    /// that stands for the calls inside. Their classes are not known. So the most frequent class of
-    /// the row's calls with a value of this counter is used: only such classes have a calibrated
+    /// Returns how much of the subtracted time was for inner calls (those inside of the row's
+    /// calls), in ticks, and an empty call that represents the inner calls. The classes of the
+    /// inner calls are not known. So one of the row's own classes is used: the class with the most
+    /// calls that have a value of this counter. A class without such calls may have no calibrated
     /// value. `None` if no call has a value of the counter.
     fn of_calls_inside<'b>(
         &self,
@@ -342,9 +347,10 @@ impl BracketCounts {
         Some((rest, brackets.get(most.number)?))
     }
 
-    /// Returns how much brackets added to a counter: those of the `calls` calls with a value of the
-    /// counter, and those of the calls inside. The number of brackets inside is derived from the
-    /// time that was subtracted for them; calls with a value have a proportional part of this time.
+    /// Returns how much brackets added to a counter, summed over the `calls` calls that have a
+    /// value of it. This includes the brackets of the calls inside of them. The number of these
+    /// inner brackets is derived from the time that was subtracted for them. This time is assumed
+    /// to be spread evenly over the row's calls, with and without a value.
     pub fn counter(
         &self,
         profile: &Profile,
@@ -398,7 +404,7 @@ pub(crate) struct Mark {
     pub own_taken: u64,
     /// The time that was subtracted from the call's duration.
     pub taken: u64,
-    /// Whether another call of the same row is around it.
+    /// Whether the call is inside of another call of the same row.
     pub inner: bool,
 }
 
@@ -409,7 +415,7 @@ impl Mark {
         Self { own: duration - taken, own_taken: taken, taken, inner: false }
     }
 
-    /// Whether nothing is left of the call's self time.
+    /// Whether the subtraction left nothing of the call's self time.
     pub fn is_exhausted(&self) -> bool {
         self.own == 0 && self.own_taken > 0
     }

@@ -14,10 +14,11 @@ use crate::threads::{ThreadTime, threads_of_program};
 const ROWS: usize = 3;
 /// "Most" means more than this part of the time; for [`Summary::dominant`], at least this part.
 const MOST: f64 = 0.5;
-/// An op or range that takes a smaller part of its threads' time in calls is not worth mentioning.
+/// An op or range (a stretch of time that the program named) that takes a smaller part of its
+/// threads' time in calls is not worth mentioning.
 const AROUND_MUCH: f64 = 0.1;
 /// An op or range that takes at least this part is regarded as the program's main loop or a run of
-/// the model, which tells a reader nothing new.
+/// the model. To mention it would tell a reader nothing new.
 const AROUND_ALL: f64 = 0.95;
 
 /// The fewest rows that together take more than half of the time.
@@ -29,7 +30,8 @@ pub struct Most {
     pub share: f64,
 }
 
-/// The time that threads spent outside of recorded calls, each from its first call on.
+/// The time that threads spent outside of recorded calls. Each thread's time is counted from its
+/// first call on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outside {
     /// Number of threads.
@@ -65,31 +67,33 @@ pub struct Preempted<'a> {
 pub struct Around {
     /// The op or range.
     pub key: Key,
-    /// The time of its calls in one pass, in ns, including the calls inside.
+    /// The time of its calls in one pass (repetition of the recorded calls), in ns, including the
+    /// calls inside.
     pub total_ns: f64,
     /// Number of threads that called it.
     pub threads: usize,
-    /// Its share of the time in calls of the threads that called it, from 0 to 1.
+    /// The part of these threads' time in calls that was spent in the op or range, from 0 to 1.
     pub share: f64,
 }
 
-/// A function of a host's libraries whose self time is most of the time in calls.
+/// A function of a host's libraries whose self time is at least half of the time in calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dominant {
     /// The function. If several rows have its name, this is the row with the most time.
     pub op: OpId,
-    /// The share of all rows with the function's name in the time in calls, from 0 to 1.
+    /// The part of the time in calls that all rows with the function's name take together, from 0
+    /// to 1.
     pub share: f64,
 }
 
 /// Sums over all calls of a profile, for the first line of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Together {
-    /// The number of passes; 1 in a profile without passes. The other numbers are means over the
-    /// passes.
+    /// The number of passes (repetitions of the recorded calls); 1 in a profile without passes. The
+    /// other numbers are means over the passes.
     pub passes: u64,
     pub calls: u64,
-    /// Number of dispatches, if known.
+    /// Number of dispatches (launches of a function over a grid of workgroups), if known.
     pub dispatches: Option<u64>,
     /// The time in calls, in ticks; `None` if not known.
     pub total: Option<f64>,
@@ -98,7 +102,8 @@ pub struct Together {
 /// The numbers of a row for one pass: the mean over the passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InPass {
-    /// Number of outermost calls; `None` if the passes differ.
+    /// Number of outermost calls (those that are not inside of another call of the row); `None` if
+    /// the passes differ.
     pub calls: Option<u64>,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
@@ -110,8 +115,8 @@ pub struct InPass {
     pub own: Estimate,
 }
 
-/// Whether each row of a report is the mean of several passes. Each pass repeats the calls of an op
-/// or a rank; a thread or a process belongs to a single pass.
+/// Whether each row of a report is a mean over passes. Each pass repeats the calls of an op or a
+/// rank, so their rows are means. A thread or a process belongs to a single pass.
 pub fn are_means(profile: &Profile, by: By) -> bool {
     matches!(by, By::Op | By::Rank) && profile.manifest.passes > 0
 }
@@ -124,14 +129,14 @@ pub fn passes(profile: &Profile, by: By) -> u64 {
 /// The first calls of an op, if they took much longer than its other calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowFirst {
-    /// The share of these first calls in the op's total time, from 0 to 1.
+    /// The part of the op's total time that these first calls take, from 0 to 1.
     pub share: f64,
 }
 
 /// An op with fewer calls than this is not examined for slow first calls.
 const CALLS: u64 = 10;
-/// First calls count as slow only if the longest of them takes more than this many times the
-/// median.
+/// First calls count as slow only if the longest of them takes more than this many times the op's
+/// median duration.
 const TIMES: f64 = 10.0;
 /// First calls count as slow only if they take at least this part of the op's total time.
 const PART: f64 = 0.05;
@@ -149,9 +154,9 @@ const PER_SECOND: f64 = 20.0;
 const AWAY: f64 = 0.05;
 
 impl ThreadTime {
-    /// Returns a lower bound of the time, in ns, that the thread's calls were on no CPU. It assumes
-    /// that the thread was off a CPU between calls for as long as possible. `None` if its processor
-    /// time is not known.
+    /// Returns a lower bound of the time, in ns, that the thread's calls were on no CPU. If it is
+    /// not known how long the thread was on no CPU between calls, the longest possible time is
+    /// assumed. `None` if the thread's processor time is not known.
     fn away_in_calls_ns(&self) -> Option<f64> {
         let between = self.no_dispatch_ns();
         let off =
@@ -165,8 +170,8 @@ impl ThreadTime {
         let in_calls_ns = self.away_in_calls_ns().filter(|_| self.dispatch_known)?;
         let times = usage.involuntary_switches;
         let per_second = times as f64 / (cpu_ns / 1e9);
-        // A thread that gives up its CPU more often than the kernel takes it is off a CPU because
-        // it waits. Calls that never wait need no such check.
+        // If a thread gives up its CPU more often than the kernel takes it, it is on no CPU because
+        // it waits. For a thread whose calls never wait, this need not be checked.
         let is_taken = times >= PREEMPTED && (computes || times > usage.voluntary_switches);
         let is_often = is_taken && per_second >= PER_SECOND;
         let found = Preempted { thread: self, times, per_second, in_calls_ns };
@@ -220,7 +225,8 @@ impl Outside {
 }
 
 impl Summary {
-    /// Returns the numbers of calls and the time of all calls together.
+    /// Returns the number of all calls and the time in calls. With several passes (repetitions of
+    /// the recorded calls), both are means over the passes.
     pub fn together(&self, profile: &Profile, by: By) -> Together {
         let passes = passes(profile, by);
         let total = match &self.sampled {
@@ -235,12 +241,14 @@ impl Summary {
         }
     }
 
-    /// Returns the share of a row's first calls, if they were much slower than the others.
+    /// Returns the part of a row's total time that its first calls took (one on each thread).
+    /// `None` if they were not much slower than the row's other calls.
     pub fn slow_first(&self, row: &Row) -> Option<SlowFirst> {
         let known = row.sampled.as_ref().is_none_or(|sampled| sampled.total.is_some());
         let all = self.total.map_or(0.0, |total| total.value);
         let share = row.first.total / row.total.value.max(1.0);
-        // If each thread made only one call, there are no other calls to compare with.
+        // There must be at least as many other calls as first calls, to compare the first calls
+        // with.
         let is_slow = known
             && row.calls >= CALLS.max(2 * row.first.calls)
             && row.first.max > TIMES * row.p50
@@ -262,8 +270,9 @@ impl Summary {
         Some((row.own.value / all.value).clamp(0.0, 1.0))
     }
 
-    /// Returns the fewest rows that together take more than half of the time. `None` if a share is
-    /// not known, if there are few rows, or if half of the rows or more are needed.
+    /// Returns the fewest rows whose self times together are more than half of the time in calls.
+    /// `None` if a row's share is not known, if there are fewer than three rows, or if half of the
+    /// rows or more are needed.
     pub fn most(&self, profile: &Profile) -> Option<Most> {
         let rows = self.rows.iter().filter(|row| !row.key.is_apart(profile));
         let shares: Option<Vec<f64>> = rows.map(|row| self.share(profile, row)).collect();
@@ -278,10 +287,11 @@ impl Summary {
         (rows * 2 < shares.len()).then_some(Most { rows, share: share.min(1.0) })
     }
 
-    /// Returns the op or range with the most time including the calls inside, in a summary by op
-    /// with nested calls. Ops that take nearly all of their threads' time are left out. `None` if
-    /// no op takes much time, or in a run with a budget. Of equal ops, the first of the profile is
-    /// returned.
+    /// In a summary by op with nested calls, returns the op or range whose calls, including
+    /// everything inside of them, took the most time. Leaves out ops and ranges that take nearly
+    /// all of the time in calls on their threads. `None` if no op takes much time, or in a run with
+    /// a budget (a limit for the cost of recording). Of ops with equal times, returns the one that
+    /// comes first in the profile.
     pub fn around(&self, profile: &Profile) -> Option<Around> {
         if !self.nested || self.sampled.is_some() {
             return None;
@@ -305,8 +315,9 @@ impl Summary {
         found.max_by(|a, b| a.total_ns.total_cmp(&b.total_ns).then(b.key.cmp(&a.key)))
     }
 
-    /// In a summary by op, returns the function that takes at least half of the time in calls. Only
-    /// functions are considered whose host offers a way to look inside of them.
+    /// In a summary by op, returns the function that takes at least half of the time in calls.
+    /// Considers only functions of hosts (runtimes such as IREE) whose functions can be
+    /// instrumented, so that the user can look inside.
     pub fn dominant(&self, profile: &Profile) -> Option<Dominant> {
         let mut of_name: HashMap<(&str, &str), (f64, f64, OpId)> = HashMap::new();
         for row in &self.rows {
@@ -330,8 +341,8 @@ impl Summary {
             .max_by(|a, b| a.share.total_cmp(&b.share).then(b.op.cmp(&a.op)))
     }
 
-    /// Returns the part of the threads' wall times that is in no row's self time, in ns. `None` if
-    /// it is not known or is 0.
+    /// Returns how long the threads were outside of calls, in ns, summed over all threads. `None`
+    /// if it is not known or is 0.
     pub fn between(&self, profile: &Profile) -> Option<f64> {
         self.outside(profile).map(|outside| outside.ns).filter(|ns| *ns > 0.0)
     }
@@ -340,7 +351,8 @@ impl Summary {
     pub fn busiest(&self, profile: &Profile) -> Option<(&ThreadTime, Outside)> {
         self.outside(profile)?;
         let threads: Vec<&ThreadTime> = threads_of_program(profile, &self.threads).collect();
-        // `rev`: of equal threads, the first is returned.
+        // `max_by` returns the last of several equal threads, so the order is reversed to get the
+        // first.
         let busiest =
             threads.into_iter().rev().max_by(|a, b| a.dispatch_ns.total_cmp(&b.dispatch_ns))?;
         let (ns, wall_ns) = (busiest.no_dispatch_ns(), busiest.wall_ns);
@@ -352,10 +364,11 @@ impl Summary {
         (wall_ns > 0.0).then_some((busiest, outside))
     }
 
-    /// Returns the threads that the kernel preempted in calls. The thread that lost the most time
-    /// is first.
+    /// Returns the threads that often lost their CPU to other threads during calls, because the
+    /// operating system preempted them. The thread that lost the most time is first.
     pub fn preempted(&self, profile: &Profile) -> Vec<Preempted<'_>> {
-        // Workgroups of dispatches only compute and never wait by themselves.
+        // If all hosts (runtimes such as IREE) of a process run dispatches, its calls are
+        // workgroups, which compute and never wait by themselves.
         let computes: Vec<bool> = profile
             .processes
             .iter()
@@ -368,8 +381,8 @@ impl Summary {
         found
     }
 
-    /// Returns the time that threads spent outside of calls. `None` if the time in calls of some
-    /// thread is not known, or if no thread has any wall time.
+    /// Returns the time that threads spent outside of calls. `None` if some thread's time in calls
+    /// is not known, or if no thread has any wall time.
     pub fn outside(&self, profile: &Profile) -> Option<Outside> {
         let threads: Vec<&ThreadTime> = threads_of_program(profile, &self.threads).collect();
         let all_known = threads.iter().all(|thread| thread.dispatch_known);

@@ -1,4 +1,4 @@
-//! Adds up the rows of an op that has several because its calls had different arguments.
+//! Adds up the rows of each op whose calls had different arguments and therefore have several rows.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,10 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 
 impl Summary {
-    /// For each row of an op that has several rows, returns the sum of the self times of all these
-    /// rows, in ticks. With several passes, this is the mean over the passes. Empty in a run with a
-    /// budget, where each row is an estimate of its own.
+    /// Considers the ops with several rows. For each of their rows, returns the sum of the self
+    /// times of all rows of the same op, in ticks. With several passes (repetitions of the recorded
+    /// calls), this is the mean over the passes. The map is empty in a run with a budget (a limit
+    /// for the cost of recording), because each row's time is estimated separately.
     pub fn all_arguments(&self, profile: &Profile) -> HashMap<Key, Estimate> {
         if self.sampled.is_some() {
             return HashMap::new();
@@ -34,8 +35,9 @@ impl Summary {
             if rows.iter().all(|row| arguments(row) == arguments(rows[0])) {
                 continue;
             }
-            // `sum` adds the ends of the intervals: if the subtracted amount is too large in one
-            // row, it is too large in all rows.
+            // The errors of the rows do not cancel: if the recorder's time that was subtracted is
+            // too large in one row, it is too large in all rows. So `sum` adds the ends of the
+            // intervals.
             let own = sum(rows.iter().map(|row| row.in_pass(each).own));
             found.extend(rows.into_iter().map(|row| (row.key, own)));
         }
@@ -60,7 +62,8 @@ mod tests {
             ["f32[8, 8]", "f32[2, 2]"].map(|shape| process.op(torch, Role::Op, "mm", shape));
         let add = process.op(torch, Role::Op, "add", "f32[2, 2]");
         let thread = process.thread("main");
-        // The call that takes 30 is inside of the call of `add`, whose self time is 20.
+        // The call of `mm` that takes 30 ticks is inside of the call of `add`. So the self time of
+        // `add` is 20 ticks.
         for (op, begin, time) in
             [(wide, 1_000, 100), (wide, 2_010, 30), (add, 2_000, 50), (narrow, 3_000, 20)]
         {

@@ -1,4 +1,4 @@
-//! Maps exports to rows, for code that loops over all calls.
+//! Maps exports (recorded functions) to rows, for code that loops over all calls.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct ByExport {
 }
 
 impl ByExport {
-    /// `None` if `insert` was not called for the export yet.
+    /// Returns the row of an export; `None` if `insert` was not called for the export yet.
     #[inline]
     pub fn get(&self, export: u32) -> Option<u32> {
         match self.few.get(export as usize) {

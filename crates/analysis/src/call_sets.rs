@@ -1,12 +1,13 @@
-//! Computes the values of an empty call for each process and set of counters, for views that show
-//! single calls.
+//! Computes, for each process and set of counters, what the recorder measures for an empty call (of
+//! a function that does nothing). Views that show single calls need these values.
 
 use profile::Profile;
 
 use crate::empty::EmptyCall;
 use crate::probe::in_place;
 
-/// What the recorder measures for an empty call in one process with one set of counters.
+/// What the recorder measures for an empty call (of a function that does nothing), in one process
+/// with one set of counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallSet {
     /// Process index.
@@ -16,8 +17,9 @@ pub struct CallSet {
     pub empty: EmptyCall,
 }
 
-/// Returns the calibrated sets of calls of a profile. Reads all calls once, because they show how
-/// long readings took in the program.
+/// Returns a [`CallSet`] for each process and each set of counters for which empty calls were
+/// measured. Reads all calls once, because they show how long readings of the counters took in the
+/// program.
 pub fn call_sets(profile: &Profile) -> Vec<CallSet> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let brackets = in_place(profile, workers).brackets(profile);

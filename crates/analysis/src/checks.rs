@@ -1,5 +1,5 @@
 //! Checks tables for values that cannot be true. A violation is a bug in Counterpoint, or a sign
-//! that the recorder did not take the time that was subtracted for it.
+//! that the recorder took less time than was subtracted for it.
 
 mod trees;
 
@@ -12,7 +12,9 @@ pub use trees::{LoopViolation, OpViolation};
 
 /// Differences below this part of a value come from rounding.
 const ROUNDING: f64 = 1e-6;
-/// With fewer calls than this, chance may make the brackets of most calls shorter than the mean.
+/// Rows with fewer calls than this are not checked for [`Contradiction::NothingLeft`]. The
+/// recorder's mean time is subtracted from each call. If there are few calls, the recorder may by
+/// chance take less than this mean in most of them.
 const FEWEST: u64 = 30;
 
 /// A contradiction, and the row in which it is.
@@ -26,19 +28,21 @@ pub struct Violation {
 /// A value that cannot be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
-    /// In most calls of the row, the time to be subtracted is at least the whole self time.
+    /// In most calls of the row, the recorder's time, which is subtracted, is at least the whole
+    /// self time.
     NothingLeft,
-    /// A value is negative, or outside of its own interval.
+    /// A value is negative or not finite, or is outside of its interval (the range of its error).
     Value,
     /// Minimum, median, 99th percentile and maximum are not in this order, or the mean is not
     /// between minimum and maximum.
     Order,
-    /// The self time is longer than the total.
+    /// The self time, or the time of another part of the row, is longer than the row's total time.
     OwnAboveTotal,
-    /// Self times of the rows do not add up to the time in calls.
+    /// The self times of the rows do not add up to the time in calls or, in a table of ops, to the
+    /// wall time of the model's runs.
     Sum,
-    /// A thread was in calls, or on a CPU, for longer than it lived, or off a CPU for longer than
-    /// it was outside of calls.
+    /// A time of a thread is negative, its time in calls or on a CPU is longer than its wall time,
+    /// or its time off the CPU between calls is longer than its time outside of calls.
     Thread,
     /// The estimated cost of recording is higher than the processor time of the process, or a part
     /// of the cost is negative or outside of its interval.
@@ -62,19 +66,21 @@ fn is_sound(value: Estimate) -> bool {
     value >= 0.0 && is_at_most(low, value) && is_at_most(value, high) && high.is_finite()
 }
 
-/// Whether the self time is 0 after the correction in most calls of an op.
+/// Whether an op has at least [`FEWEST`] calls, and more than half of its calls are exhausted:
+/// their self time is 0 after the correction.
 pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
     calls >= FEWEST && 2 * exhausted > calls
 }
 
-/// Whether this many exhausted calls (calls that have no self time left after the correction) are
-/// most calls of an op with [`FEWEST`] calls.
+/// Whether some op may have [`Contradiction::NothingLeft`], because `exhausted`, the number of
+/// exhausted calls of all ops, is more than half of [`FEWEST`]. Exhausted calls have no self time
+/// left after the correction.
 pub(crate) fn may_contradict(exhausted: u64) -> bool {
     2 * exhausted > FEWEST
 }
 
-/// Finds the ops with [`Contradiction::NothingLeft`]. In a run with a budget, only the timed calls
-/// are considered.
+/// Finds the ops with [`Contradiction::NothingLeft`]. In a run with a budget (a limit for the cost
+/// of recording), only the timed calls are considered.
 pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
     let timed = |row: &Row| row.sampled.as_deref().map_or(row.calls + row.inner, |s| s.timed);
     let found = rows.iter().filter(|row| nothing_is_left(timed(row), row.exhausted));
@@ -114,9 +120,9 @@ fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     checked.then_some(Contradiction::OwnAboveTotal)
 }
 
-/// Returns all contradictions in these rows. `nested` means that all calls are properly nested or
-/// disjoint. `total` is the time in calls; it is given if the rows contain all calls and the time
-/// is not an estimate.
+/// Returns the contradictions in these rows, other than [`Contradiction::NothingLeft`]. `nested`
+/// means that all calls are properly nested or disjoint. `total` is the time in calls; it is given
+/// if the rows contain all calls and the time is not an estimate.
 pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) -> Vec<Violation> {
     let mut found: Vec<Violation> = rows
         .iter()
@@ -130,7 +136,8 @@ pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) ->
     found
 }
 
-/// The two clocks of a thread may run at rates that differ by this part.
+/// The clocks for the wall time and the processor time of a thread may run at rates that differ by
+/// at most this part.
 const CLOCKS: f64 = 0.01;
 /// The most processor time, in ns, that passes between the readings of the two clocks.
 const BETWEEN_NS: f64 = 1e6;

@@ -1,4 +1,5 @@
-//! Finds the pages of a thread whose calls overlap in time, from the time spans of the pages.
+//! Compares the time spans of pages (blocks of recorded calls). Finds the pages of each thread that
+//! must be examined together, because their calls may overlap in time.
 
 use profile::PageKey;
 
@@ -15,7 +16,8 @@ pub(crate) struct PageSpan {
 }
 
 /// Groups each thread's pages into clusters, whose pages overlap in time. The pages of a cluster
-/// are sorted by their first begin. A cluster that consists of one flat page is left out.
+/// are sorted by the start of their earliest call. A cluster that consists of one flat page is left
+/// out.
 pub(crate) fn clusters(spans: impl Iterator<Item = PageSpan>) -> Vec<Vec<PageSpan>> {
     let mut spans: Vec<PageSpan> = spans.collect();
     spans.sort_by_key(|s| (s.thread, s.first_begin, s.key));

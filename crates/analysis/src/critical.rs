@@ -1,6 +1,6 @@
 //! Finds the critical path: the chain of calls that ends with the last call of the recording, in
-//! which each call waited for the one before it. Also computes by how much the recording would be
-//! shorter at most if an op took no time.
+//! which each call waited for the one before it. Also computes the *gain* of each op: by how much,
+//! at most, the recording would be shorter if the op took no time.
 //!
 //! ```text
 //!  main      ├ mm ┤├─ launch ┄┄┄┄┄┄┄┄┤├ add ┤        the path:  mm, launch, task 1, add
@@ -22,19 +22,21 @@
 //! |---|---|
 //! | the step before it on its thread or stream | their times |
 //! | the dispatches of its process that had ended when its own dispatch began | the workgroups of IREE |
-//! | if a task: the start of its region; at a region's end: all its tasks | the region's number |
-//! | the call that launched it | the id that both have in a plugin's events or in a trace |
-//! | an activity that ended during it, if the call has an id and launched nothing | the same id |
+//! | in a task of a parallel region on another thread: the step before the region | the region's number |
+//! | at the end of a parallel region: all tasks of the region on other threads | the region's number |
+//! | in an activity (work of a device): the call that launched the activity | the id that both have in a plugin's events or in a trace |
+//! | at the end of a call that has an id but launched nothing: the last activity that ended during the call | their times |
 //!
-//! With the recorded gaps, these formulas give the recorded times. The path is found backwards from
-//! the last end: of the steps that a step waited for, the next one on the path is the one that
-//! ended last.
+//! With the recorded gaps, these formulas give the recorded times. The path is found backwards,
+//! beginning with the step that ends last. Of the steps that a step waited for, the one that ended
+//! last comes next.
 //!
 //! The gain of an op is how much earlier everything would end if all its steps took no time, with
-//! the same gaps and the same order. The gain is limited, because another path then becomes the
-//! longest one. It is at most the time of the op's steps on the path. The gain of a range is
-//! computed for all steps inside: its own, those of the calls in it, and those of the tasks that
-//! these calls launched.
+//! the same gaps and the same order. The gain is limited, because another path becomes the longest
+//! one when the op takes no time. The gain is at most the time of the op's steps on the path. The
+//! gain of a range (a stretch of time that the program named) is computed for all steps inside of
+//! it. These are its own steps, those of the calls in it, and those of the tasks of parallel
+//! regions in it.
 //!
 //! Times are as recorded: the time that the recorder added is not subtracted. All calls are stored
 //! in memory, so at most [`MOST_CALLS`] calls are analysed.
@@ -56,17 +58,18 @@ use graph::{Graph, NONE};
 
 /// Profiles with more calls than this are refused: each call takes about 150 bytes of memory.
 pub const MOST_CALLS: u64 = 10_000_000;
-/// Gains are computed for at least this many ops of the path, if there are as many. Each gain takes
-/// one pass over all steps.
+/// Gains are computed for at least this many ops of the path, if the path has as many. Each gain
+/// takes one pass over all steps.
 const LEAST_GAINS: usize = 64;
-/// More gains are computed as long as all passes together visit at most this many steps. That is
-/// estimated to take a second.
+/// More gains are computed as long as all passes together visit at most this many steps. Visiting
+/// so many steps is estimated to take a second.
 const MOST_VISITED: usize = 1 << 27;
 
 /// The reason why there is no critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPath {
-    /// A run with a budget: the times of most calls are not recorded.
+    /// The run had a budget (a limit for the cost of recording), so the times of most calls are not
+    /// recorded.
     Sampled,
     /// The profile has more calls than [`MOST_CALLS`].
     TooMany { calls: u64 },
@@ -80,36 +83,39 @@ pub struct CriticalPath {
     /// Ticks from the start of the first call to the end of the last one. Equals `between` plus the
     /// sum of `on_path` over all rows.
     pub length: u64,
-    /// The time of the path in which no call ran.
+    /// The sum of the gaps before the path's steps, in which no step of the path ran.
     pub between: u64,
     /// The rows, sorted by their time on the path, the largest first. Includes ops that are not on
     /// the path.
     pub rows: Vec<CriticalRow>,
     /// Number of ops on the path whose gain was not computed, because there are too many ops and
-    /// steps. They have the least `inside` time.
+    /// steps. These are the ops with the least `inside` time.
     pub without_gain: usize,
     /// The threads and streams on which the path runs, sorted by `on_path`, the largest first.
     pub threads: Vec<OnThread>,
-    /// Numbers of links that were found besides the order of steps on each thread.
+    /// Numbers of waits that were found between steps.
     pub links: Links,
-    /// Whether only the first of several passes was analysed.
+    /// Whether the profile has several passes (repetitions of the recorded calls), of which only
+    /// the first was analysed.
     pub first_pass: bool,
 }
 
-/// Numbers of links between threads.
+/// Numbers of waits that were found. A step's wait for the step before it on its own thread does
+/// not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Links {
     /// Number of dispatches that waited for other dispatches.
     pub dispatches: u64,
-    /// Number of tasks that ran on a thread other than that of their region.
+    /// Number of tasks (the work of a parallel region on one thread) that ran on another thread
+    /// than their region.
     pub tasks: u64,
-    /// Number of activities whose launch is known.
+    /// Number of activities (work of a device) whose launch is known.
     pub launches: u64,
     /// Number of calls that waited for an activity.
     pub waits: u64,
 }
 
-/// The numbers of one op.
+/// One op or range (a stretch of time that the program named), and its part in the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CriticalRow {
     /// The op. Parallel regions and their tasks belong to the op around them.
@@ -121,7 +127,7 @@ pub struct CriticalRow {
     pub on_path: u64,
     /// Number of the op's steps on the path.
     pub steps: u64,
-    /// The sum of the gaps before the steps in `steps`.
+    /// The sum of the gaps before the op's steps on the path.
     pub gaps: u64,
     /// For an op, the same as `on_path`. For a range, the part of the path that is inside of the
     /// range.
@@ -193,7 +199,8 @@ fn path(profile: &Profile, calls: &Calls, most: impl Fn(usize) -> usize) -> Opti
         of_node.steps += 1;
         of_node.gaps += gap;
         gap = 0;
-        // If a range is inside of itself, it is counted once.
+        // If a step is in several nested ranges of the same row, its time is added to the row only
+        // once.
         around.clear();
         around.extend(ranges.members(node.ranges).chain([node.owner]));
         around.sort_unstable();

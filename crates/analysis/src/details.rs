@@ -1,6 +1,7 @@
 //! Computes the data for the pictures of an op: the distribution of its durations, how they changed
 //! over the recording, the longest calls, and which counter values occurred with which durations.
-//! Also computes how the rates of counters on each thread changed over the recording.
+//! Also computes, for the threads with the most calls, how the rates of counters changed over the
+//! recording.
 //!
 //! Pictures do not need exact values, so durations and counter values are counted in bins
 //! ([`bins`]).
@@ -28,14 +29,15 @@ pub use rates::Rates;
 pub struct Options<'a> {
     /// The ops: [`Key::Op`] or [`Key::Unknown`]. At most 65,534.
     pub ops: &'a [Key],
-    /// The number of longest calls that are kept for each op.
+    /// For each op, this many calls are kept: those with the longest durations.
     pub longest: usize,
     /// The largest number of parts into which the time of the recording is divided.
     pub parts: usize,
     /// The largest number of parts into which the recording is divided for the rates of counters on
     /// threads.
     pub rates: usize,
-    /// The number of threads whose rates are computed. The threads with the most calls are chosen.
+    /// The largest number of threads for which rates of counters are computed. The threads with the
+    /// most calls are chosen.
     pub threads: usize,
     /// Whether durations are used as recorded, without subtracting the recorder's time.
     pub raw: bool,
@@ -46,32 +48,34 @@ pub struct Options<'a> {
 /// The results of [`details`].
 #[derive(Clone, Debug)]
 pub struct Details {
-    /// The start of the first call, in ticks.
+    /// The start of the recording's first call, in ticks.
     pub begin: u64,
     /// The ops, in the same order as in [`Options::ops`].
     pub ops: Vec<OpDetails>,
-    /// For each thread (process and thread index), the rates of each counter of the run, over the
-    /// calls of all ops. The threads with the most calls come first. Values and durations are as
-    /// recorded.
+    /// For each of the chosen threads (process and thread index), the rates of each counter of the
+    /// run, over the calls of all ops. The threads with the most calls come first. Values and
+    /// durations are as recorded.
     pub rates: Vec<((usize, usize), Vec<Rates>)>,
 }
 
-/// The details of one op, about its outermost calls. In a run with a budget, each timed call counts
-/// as many times as the number of calls that it represents.
+/// The details of one op, over its outermost calls (those that are not inside of another call of
+/// the op). In a run with a budget (a limit for the cost of recording), a timed call counts once
+/// for each call that it represents.
 #[derive(Clone, Debug, Default)]
 pub struct OpDetails {
-    /// The durations on each thread in ns, sorted by process and thread index.
+    /// For each thread, the number of calls in each bin of durations (in ns). Sorted by process and
+    /// thread index.
     pub threads: Vec<((usize, usize), Bins)>,
     pub drift: Drift,
     /// The longest calls, the longest first.
     pub longest: Vec<LongCall>,
-    /// For each counter of the run, the number of calls for each pair of a bin of durations and a
-    /// bin of the counter's values.
+    /// One joint for each counter of the run. For each pair of a bin of durations (first) and a bin
+    /// of the counter's values, it has the number of calls.
     pub joints: Vec<Joint>,
 }
 
 impl OpDetails {
-    /// Returns the durations on all threads.
+    /// Returns the number of calls in each bin of durations, added up over all threads.
     pub fn times(&self) -> Bins {
         let mut all = Bins::default();
         self.threads.iter().for_each(|(_, bins)| all.merge(bins));
@@ -81,7 +85,8 @@ impl OpDetails {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LongCall {
-    /// The call's duration in units of 1/16 tick, without the time that the recorder added.
+    /// The call's duration in units of 1/16 tick, without the time that the recorder added (unless
+    /// [`Options::raw`] is set).
     duration: u64,
     /// The start of the call, in ticks.
     pub begin: u64,
@@ -98,16 +103,19 @@ pub struct LongCall {
 }
 
 impl LongCall {
-    /// Returns the call's duration in ticks, without the time that the recorder added.
+    /// Returns the call's duration in ticks, without the time that the recorder added (unless
+    /// [`Options::raw`] is set).
     pub fn ticks(&self) -> f64 {
         self.duration as f64 / PARTS as f64
     }
 }
 
-/// Describes the calls of the ops in `options`. Pages with nested calls are read twice.
+/// Describes the calls of the ops in `options`. Pages (blocks of recorded calls) that contain
+/// nested calls are read twice.
 ///
 /// Memory: about 4 KiB per op and thread, and 50 KiB per op. The rates take 100 bytes for each
-/// worker, counter, thread of [`Options::threads`] and part of [`Options::rates`].
+/// combination of a worker, a counter, a thread ([`Options::threads`]) and a part
+/// ([`Options::rates`]).
 pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -183,7 +191,8 @@ fn first_begin(profile: &Profile) -> u64 {
 
 struct Found {
     threads: Vec<((usize, usize), Bins)>,
-    /// Index of the thread of the last call, which is usually also the thread of the next call.
+    /// Index in `threads` of the thread whose call was added last. The next call is usually of the
+    /// same thread.
     last: usize,
     drift: Drift,
     longest: BinaryHeap<Reverse<LongCall>>,
@@ -241,7 +250,7 @@ struct Worker<'a> {
     options: &'a Options<'a>,
     ops: Vec<Found>,
     rates: HashMap<(usize, usize), Vec<Rates>>,
-    /// Index of the op of each call of the page.
+    /// Index of the op of each call of the page (a block of one thread's records).
     rows: Vec<u32>,
 }
 

@@ -1,5 +1,6 @@
-//! Compares runs: decides whether B is slower or faster than A, takes the same time, or whether
-//! this cannot be decided, and in which ops.
+//! Compares two sets of runs, A and B, for example of two versions of a program. The verdict about
+//! all ops together and about each op says whether B is slower than A, is faster, or takes the same
+//! time, or that this cannot be decided.
 //!
 //! ```text
 //!  Profile ─ recorded ─► rows of one run, each with its two statistics
@@ -11,14 +12,15 @@
 //! ```
 //!
 //! Calls of one run are not independent of each other, and runs that follow each other have more in
-//! common than runs an hour apart. So the comparison uses one number for each run, and compares the
-//! two runs of a pair, which were recorded back to back in random order. docs/diff.md describes
-//! this procedure and its measured rates of wrong verdicts.
+//! common than runs an hour apart. So a statistic has one value for each run, and the comparison
+//! compares these values of the two runs of a pair. The runs of a pair were recorded back to back,
+//! in random order. docs/diff.md describes this procedure and its measured rates of wrong verdicts.
 //!
-//! A row has two statistics in each run. The *floor* is usually the 10th percentile of single
-//! calls. Other work on the machine changes it little. The *typical* execution is the median over
-//! dispatches, where the duration of a dispatch is the sum of its workgroups. For rows that are
-//! loops or modules, only a mean is known.
+//! Most rows, such as those of ops, have two statistics in each run. The *floor* is usually the
+//! 10th percentile of the durations of single calls. Other work on the machine changes it little.
+//! The *typical* execution is the median of the durations of dispatches (or of calls without
+//! dispatches). The duration of a dispatch is the sum over its workgroups. For rows that are loops
+//! or modules, only a mean is known.
 
 pub mod across;
 pub mod counters;
@@ -41,8 +43,10 @@ pub use whole::Whole;
 
 use crate::sampled::Estimated;
 
-/// With fewer pairs than this, no difference is tested. 5 pairs have 32 combinations of signs, and
-/// at least two of these are as extreme as the observed one; 2 of 32 is more than 5 %.
+/// With fewer pairs than this, no difference is tested. The test compares the observed signs of the
+/// pairs' differences with all other combinations of signs. With 5 pairs, there are 32
+/// combinations, of which at least two are as extreme as the observed one. 2 of 32 is more than 5
+/// %.
 pub const FEWEST_PAIRS: usize = 6;
 
 /// The options of a comparison.
@@ -50,8 +54,8 @@ pub const FEWEST_PAIRS: usize = 6;
 pub struct Options {
     /// The kind of the rows, for example ops.
     pub by: By,
-    /// The largest relative difference that counts as no difference: 0.03 for 3 %. It must be above
-    /// 0.
+    /// A row counts as the same if no difference was found and its 90 % intervals are within ± this
+    /// threshold (0.03 for 3 %). It must be above 0.
     pub threshold: f64,
 }
 
@@ -104,9 +108,10 @@ pub struct Diff {
     pub untested: Option<Untested>,
     /// The comparison of all rows together.
     pub whole: Whole,
-    /// The processor time of the whole program.
+    /// The comparison of the processor times of the whole program.
     pub processor: Decided,
-    /// The rows: first the rows of A in the order of the program, then the rows that only B has.
+    /// The rows: first those that A has, then those that only B has. Both are in the order in which
+    /// they were matched.
     pub rows: Vec<DiffRow>,
 }
 
@@ -119,7 +124,8 @@ pub struct DiffRow {
     pub a: Vec<Identity>,
     /// The rows of B; several if a row of A is split in B.
     pub b: Vec<Identity>,
-    /// Medians over the runs of each side; `None` if the side does not have the row.
+    /// The row's numbers on each side, as medians over the runs; `None` if no run of the side has
+    /// the row.
     pub sides: [Option<Side>; 2],
     /// Fastest, floor and typical execution, or the mean.
     pub compared: Vec<Compared>,
@@ -127,10 +133,10 @@ pub struct DiffRow {
     /// The row's contribution to the difference between the runs. `None` if its time is no part of
     /// a run's time.
     pub part: Option<Part>,
-    /// Whether all runs of A made the same number of calls, all runs of B too, and the two numbers
-    /// differ.
+    /// Whether the row has the same number of calls in all runs of A, and another number in all
+    /// runs of B.
     pub calls_differ: bool,
-    /// The differences of counters and metrics.
+    /// The comparison of each counter and metric.
     pub readings: Vec<ReadingDiff>,
 }
 
@@ -157,13 +163,13 @@ pub struct Side {
     pub total_ns: Option<f64>,
     /// Sum of the self times.
     pub own_ns: Option<f64>,
-    /// The number of calls with its interval, if it is an estimate in some run.
+    /// The number of calls with its interval. `None` if no run's number of calls is an estimate.
     pub estimated_calls: Option<Estimated>,
-    /// The sum of the durations with its interval, if it is an estimate in some run.
+    /// The sum of the durations with its interval. `None` if no run's sum is an estimate.
     pub estimated_total_ns: Option<Estimated>,
 }
 
-/// Compares runs. An element of `pairs` is an index in `a` and an index in `b`: of two runs that
+/// Compares runs. Each element of `pairs` contains the indices, in `a` and in `b`, of two runs that
 /// were recorded back to back, in random order. `pairs` is empty if the runs are not paired.
 pub fn compare(
     a: &[Recorded],
@@ -177,7 +183,7 @@ pub fn compare(
         _ => None,
     };
     let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
-    // Rows of modules and activities are sorted by their times, not in the order of the program.
+    // The rows of modules, activities and datasets are not in the order of the program.
     let is_program = !matches!(options.by, By::Module | By::Activity)
         && !a.iter().chain(b).any(|run| run.is_unordered);
     let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });

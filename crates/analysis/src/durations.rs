@@ -1,9 +1,10 @@
 //! Stores many durations compactly, and computes exact quantiles of them.
 //!
-//! The durations are stored in pieces. Growing adds a piece, and joining moves the list of pieces,
-//! so neither needs a second copy of the durations. Quantiles of many durations are found by
-//! counting in two passes: of the upper 16 bits, and of the lower 16 bits of the durations whose
-//! upper bits are those of a wanted quantile. Two passes suffice for all quantiles together.
+//! The durations are stored in pieces. To grow, a list gets one more piece. To join two lists, the
+//! pieces are moved. So neither growing nor joining needs a second copy of the durations. Quantiles
+//! of many durations are found by counting in two passes. The first pass counts the values of the
+//! upper 16 bits. The second pass counts the values of the lower 16 bits, only among durations
+//! whose upper bits are those of a wanted quantile. Two passes suffice for all quantiles together.
 
 const PIECE: usize = 1 << 16;
 /// With fewer durations than this, a copy of them is partitioned, which takes less time than
@@ -102,8 +103,8 @@ impl Durations {
             let (low, high) = pairs.next().map(|pair| (pair[0], pair[1]))?;
             let part = place - rank_of(place) as f64;
             let step = (high - low) as f64;
-            // The last two forms are mathematically equal. As in numpy, the form that starts from
-            // the nearer end is used.
+            // The last two expressions below are mathematically equal. As in numpy, the one that
+            // starts from the nearer end is used.
             let from_high = part >= 0.5;
             Some(match from_high {
                 _ if part == 0.0 || step == 0.0 => low as f64,

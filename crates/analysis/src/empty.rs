@@ -1,5 +1,6 @@
-//! Computes what an empty call adds to times and counters, from the calibrations of a process for
-//! one set of counters, and from the time that readings took in the recorded calls.
+//! Computes what an empty call adds to times and counters. The computation uses the calibrations of
+//! a process for one set of counters, and the time that readings of counters took in the recorded
+//! calls.
 //!
 //! ```text
 //!  calibrations of all threads ─► mean, scatter ─┐
@@ -9,24 +10,24 @@
 //!                                                                    subtracted from sums
 //! ```
 //!
-//! The calibration makes empty calls in a loop with warm caches, so they differ from calls of the
-//! program. Three causes widen the interval:
+//! The calibration makes empty calls (calls of a function that does nothing) in a loop with warm
+//! caches, so they differ from calls of the program. Three causes widen the interval of the result:
 //!
-//! - **Calibrations differ** from thread to thread. The interval contains the means of all
-//!   calibrations, each with its standard error.
+//! - **Calibrations differ** from thread to thread. The interval contains the 95 % intervals of all
+//!   calibrations' means.
 //! - **Colder caches.** Between two calls, the program replaces the recorder's data in the caches.
-//!   For counters of the kernel, it is known how much longer a reading takes in the program
-//!   ([`Place`]). A clock that runs during the reading (`task-clock`) counts this time, so for such
-//!   a clock, the time found in the program replaces the calibrated value. Any other counter whose
-//!   values scatter in the calibration may count more in the same proportion. A counter that has
-//!   the same value in every empty call (instructions, page faults) is assumed to have it in the
-//!   program, too.
+//!   For counters of the operating system (perf events), it is known how much longer a reading
+//!   takes in the program ([`Place`]). A clock that runs during the reading (`task-clock`) counts
+//!   this time, so for such a clock, the time found in the program replaces the calibrated value.
+//!   Any other counter whose values scatter in the calibration may count more in the program, in
+//!   the same proportion as readings take longer. A counter that has the same value in every empty
+//!   call (instructions, page faults) is assumed to have it in the program, too.
 //! - **The processor overlaps** the clock reads with the code between and around them. This was
-//!   measured with functions of known length (`cargo xtask bench resolution`): depending on the
-//!   code before the call, its recorded duration is too long by anything between 0 and the whole
-//!   duration of an empty call. So half of that duration is subtracted, and the interval reaches
-//!   from 0 to the whole duration. Half a step of the clock is added on both sides, because a loop
-//!   of calls can run in phase with the clock's steps.
+//!   measured with functions of known length (`cargo xtask bench resolution`). A call's recorded
+//!   duration was too long by anything between 0 and the whole duration of an empty call, depending
+//!   on the code before the call. So half of that duration is subtracted, and the interval reaches
+//!   from 0 to the whole duration. Half a step of the clock is added on both sides: if a loop of
+//!   calls runs in phase with the clock's steps, its durations can be off by up to half a step.
 
 use profile::{Calibration, Profile};
 
@@ -42,8 +43,8 @@ const UNKNOWN_RATIO: f64 = 2.0;
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.96;
 
-/// What an empty bracket (a pair of readings without a call between them) adds to the duration, in
-/// ticks, or to a counter.
+/// What the readings before and after a call (its *bracket*) add to the recorded duration of the
+/// call, in ticks, or to a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bracket {
     /// The mean over the brackets of the program.
@@ -65,18 +66,19 @@ impl Bracket {
 pub struct EmptyCall {
     /// Median duration in ticks.
     pub ticks: u64,
-    /// 10th and 90th percentile of the duration. This field and `ranges` are `None` in older
-    /// profiles.
+    /// 10th and 90th percentile of the duration. This field and the elements of `ranges` are `None`
+    /// in profiles of earlier versions.
     pub ticks_range: Option<[u64; 2]>,
     /// The median count of each counter of the run; `None` if it was not calibrated.
     pub values: Vec<Option<u64>>,
-    /// 10th and 90th percentile of each counter.
+    /// 10th and 90th percentile of the counts of each counter.
     pub ranges: Vec<Option<[u64; 2]>>,
     /// The time that the recorder adds to a call's recorded duration, in ticks.
     pub duration: Bracket,
-    /// The whole time by which a bracket lengthens a call around it, in ticks.
+    /// The whole time by which recording a call makes the calls around it longer, in ticks.
     pub whole: Bracket,
-    /// The bracket of each counter of the run; `None` if it was not calibrated.
+    /// What an empty call adds to each counter of the run; `None` for a counter that was not
+    /// calibrated.
     pub counters: Vec<Option<Bracket>>,
 }
 
@@ -92,8 +94,8 @@ pub(crate) struct Place {
 }
 
 impl EmptyCall {
-    /// Corrects the brackets of the counters by the time that readings took in the program. `place`
-    /// is `None` if that time is not known.
+    /// Corrects `counters` for the time that readings of counters took in the program. `place` is
+    /// `None` if that time is not known.
     pub(crate) fn placed(mut self, profile: &Profile, place: Option<Place>) -> Self {
         let line = &profile.timeline;
         let inside = self.duration.mean.times(line.ns_per_tick());
@@ -105,7 +107,7 @@ impl EmptyCall {
             let Some(bracket) = counter.as_mut().filter(|_| !info.simulated) else { continue };
             let mean = &mut bracket.mean;
             if is_clock(&info.name) {
-                // The clock counts from the moment of the first reading to that of the second.
+                // In an empty call, the clock counts the time between its two readings.
                 let found = place.map(|place| Estimate {
                     value: place.reading_ns + inside.value,
                     low: place.reading_ns + inside.low,
@@ -128,13 +130,13 @@ impl EmptyCall {
 }
 
 impl EmptyCall {
-    /// Returns what a bracket adds to a counter of the call around it, beyond what the counter
-    /// counts in the bracket's own call.
+    /// Returns what recording an inner call adds to a counter of the outer call, beyond what it
+    /// adds to the counter of the inner call itself.
     ///
-    /// For a clock of the thread, this is the rest of the bracket's time. Any other counter was
-    /// read once before and once after the call, and the values of an empty call contain one of
-    /// these two readings. The other reading is assumed to count the same, and the interval starts
-    /// at 0.
+    /// For a clock of the thread, this is the time that recording the inner call takes, minus what
+    /// the clock counts in an empty call. Any other counter is read before and after the inner
+    /// call, and the value of an empty call includes the cost of one reading. The other reading is
+    /// assumed to cost the same, but the interval starts at 0.
     pub(crate) fn outside(&self, profile: &Profile, counter: usize) -> Option<Estimate> {
         let own = self.counters.get(counter).copied().flatten()?.mean;
         let info = profile.manifest.counters.get(counter).filter(|info| !info.simulated);
@@ -154,13 +156,13 @@ impl EmptyCall {
     }
 }
 
-/// Whether a counter is a clock of the kernel that stops while the thread does not run.
+/// Whether a counter is a clock of the operating system that stops while the thread does not run.
 pub(crate) fn is_clock(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.contains("task-clock") || name.contains("cpu-clock")
 }
 
-/// Returns the calibration of a process for pages with this set of counters.
+/// Returns the first calibration of a process for the set of counters `mask`.
 pub(crate) fn calibration(profile: &Profile, process: usize, mask: u32) -> Option<&Calibration> {
     calibrations(profile, process, mask).next()
 }
@@ -174,8 +176,8 @@ fn calibrations(
     of.iter().filter(move |c| c.counters == mask)
 }
 
-/// Returns the values of an empty call in pages with this set of counters. `None` if the set was
-/// not calibrated.
+/// Returns what the recorder measures for an empty call with the set of counters `mask`. `None` if
+/// the set was not calibrated.
 pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option<EmptyCall> {
     let calibration = calibration(profile, process, mask)?;
     let spread = calibration.spread.as_ref();
@@ -187,7 +189,7 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     let simulated = |i: &usize| profile.manifest.counters.get(*i).is_some_and(|c| c.simulated);
     let counter = |i: usize| {
         value(i)?;
-        // A bracket adds nothing to a simulated counter.
+        // The recorder adds nothing to a simulated counter.
         if simulated(&i) {
             return Some(Bracket::default());
         }
@@ -231,9 +233,10 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     })
 }
 
-/// Returns the mean of one calibration, and its number of calls. Profiles of earlier versions have
-/// no sums. For them, the mean is near the median: between the 10th and the 90th percentile or,
-/// without percentiles, between 0 and twice the median.
+/// Returns the mean and the standard deviation of one calibration, and its number of calls.
+/// Profiles of earlier versions have no sums. For them, the median is used as the mean. Its
+/// interval reaches from the 10th to the 90th percentile or, without percentiles, from 0 to twice
+/// the median.
 fn one(
     moments: Option<((f64, f64), u32)>,
     median: u64,
@@ -249,7 +252,8 @@ fn one(
         Some([low, high]) => (low as f64, high as f64),
         None => (0.0, 2.0 * median),
     };
-    // In a normal distribution, these two percentiles are 2.56 standard deviations apart.
+    // In a normal distribution, the 10th and the 90th percentile are 2.56 standard deviations
+    // apart.
     let deviation = (high - low).max(0.0) / 2.56;
     let mean = Estimate { value: median, low: low.min(median), high: high.max(median) };
     (Bracket { mean, deviation }, f64::from(calls.max(1)))

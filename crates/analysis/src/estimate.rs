@@ -1,13 +1,14 @@
 //! A value together with its 95 % confidence interval.
 //!
-//! Values that are not exact were scaled up from a sample of the calls, or have the cost of an
-//! empty call subtracted. The interval has the unit of the value, and need not be symmetric.
+//! Values that are not exact were scaled up from a sample of the calls, or the cost of an empty
+//! call was subtracted from them. The interval has the unit of the value, and need not be
+//! symmetric.
 
 use serde::Serialize;
 
 /// A value with its 95 % confidence interval. For an exact value, `low` = `high` = `value`.
 ///
-/// `low` may be negative even if the quantity cannot be negative. Then the value cannot be
+/// `low` may be negative even if the quantity cannot be negative. In this case, the value cannot be
 /// distinguished from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
@@ -41,8 +42,8 @@ impl Estimate {
         (self.value - self.low).max(self.high - self.value)
     }
 
-    /// Returns [`Estimate::half`] as a part of the value: 0.04 for ±4 %. `None` if the value is
-    /// zero but the interval is not.
+    /// Returns [`Estimate::half`] divided by the absolute value: 0.04 for ±4 %. `None` if the value
+    /// is zero but not exact.
     pub fn relative(&self) -> Option<f64> {
         match (self.is_exact(), self.value) {
             (true, _) => Some(0.0),
@@ -51,8 +52,7 @@ impl Estimate {
         }
     }
 
-    /// Whether the value can be distinguished from zero: it is exact, or the lower end of its
-    /// interval is above zero.
+    /// Whether the value is exact, or the lower end of its interval is above zero.
     pub fn is_resolved(&self) -> bool {
         self.is_exact() || self.low > 0.0
     }

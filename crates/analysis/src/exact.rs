@@ -1,6 +1,6 @@
-//! Computes statistics that can be merged exactly: the result is the same to the last bit, however
-//! the data was divided into parts, and in whatever order they are merged. Datasets of many ranks
-//! contain such statistics.
+//! Computes statistics that can be merged exactly. The result is the same to the last bit, however
+//! the data was divided into parts, and in whatever order the parts are merged. Datasets of many
+//! ranks contain such statistics.
 //!
 //! ```text
 //!  Profile ─ walk ──► one adder per worker ─ merge ─► Exact: one row per process and op
@@ -8,15 +8,17 @@
 //!                                                       └─ counters:  Moments with the duration
 //! ```
 //!
-//! The statistics are over the outermost calls of each op in each process. The time that the
-//! recorder added is subtracted from their durations. Each duration is then rounded to a whole
-//! number of ns, as in the files of a dataset. A total of a [`crate::Row`] is rounded once, so
-//! [`Moments::x`] can differ from it by half a ns per call.
+//! The statistics are over the outermost calls of each op in each process (those that are not
+//! inside of another call of the op). Unless raw durations are requested, the time that the
+//! recorder added is subtracted from each call's duration. After that, each duration is rounded to
+//! a whole number of ns, as in the files of a dataset. The total of a [`crate::Row`] is computed
+//! without this rounding, so [`Moments::x`] can differ from it by half a ns per call.
 //!
-//! Counters have the values that were read, because they cannot be corrected call by call.
+//! The values of counters are used as they were read, because it is not known how much the recorder
+//! added in a single call.
 //!
-//! In a run with a budget, the durations of most calls are not known, so the result has no rows.
-//! [`crate::Summary`] has estimates for such a run.
+//! In a run with a budget (a limit for the cost of recording), the durations of most calls are not
+//! known, so the result has no rows. [`crate::Summary`] has estimates for such a run.
 
 mod collect;
 mod histogram;

@@ -6,11 +6,13 @@
 //!  other threads ─► neighbours: what ran meanwhile ┘
 //! ```
 //!
-//! The analysed calls are the outermost ones of the op. The time that the recorder added is
-//! subtracted from their durations. Counters are as they were read: the recorder adds about the
-//! same to each call, so it does not change which calls differ. Clocks of the thread measure the
-//! duration itself, so they are not variables. But the duration minus such a clock is one: the time
-//! that the call was off a CPU.
+//! The analysed calls are the outermost ones of the op (those that are not inside of another call
+//! of the op). Unless raw durations are requested, the time that the recorder added is subtracted
+//! from each call's duration. Counters are as they were read: the recorder adds about the same
+//! amount to each call, which does not change which calls differ. A counter in nanoseconds, such as
+//! `task-clock`, mostly measures the duration itself, so it is not a variable. But the duration
+//! minus the value of a clock of the thread is a variable: the time for which the thread was not on
+//! a CPU.
 //!
 //! A variable that is associated with slow calls need not be the reason why they are slow.
 
@@ -38,7 +40,8 @@ use neighbours::{Meanwhile, meanwhile};
 use variable::MOST_CLASSES;
 pub use variable::{Values, Variable};
 
-/// The largest number of an op's calls that are analysed.
+/// The largest number of an op's calls in the sample. The first call of each thread is analysed in
+/// addition.
 pub const MOST_CALLS: usize = 100_000;
 
 /// A recorded variable.
@@ -46,7 +49,7 @@ pub const MOST_CALLS: usize = 100_000;
 pub enum What {
     /// Whether the call is the op's first recorded call on its thread.
     First,
-    /// The position of the call among the calls of the op, sorted by start.
+    /// The position of the call among the analysed calls of the op, sorted by start.
     Time,
     /// The thread of the call.
     Thread,
@@ -58,15 +61,18 @@ pub enum What {
     Workgroup,
     /// The types and shapes of the call's arguments.
     Arguments,
-    /// Whether the call ended on another CPU than the call recorded before it on its thread.
+    /// Whether the call ended on another CPU than the call before it in the same page (a block of
+    /// one thread's recorded calls).
     Moved,
     /// A counter of the run, by its index.
     Counter(usize),
-    /// The time that the call was off a CPU.
+    /// The part of the call's duration for which its thread was not on a CPU.
     OffCpu,
-    /// The number of other threads that were in a call when this call began.
+    /// The number of other threads of the process that were in a recorded call when this call
+    /// began.
     OtherThreads,
-    /// The number of calls of the op with this key on other threads when the call began.
+    /// The number of calls of the op with this key that were running on other threads of the
+    /// process when the call began.
     Beside(Key),
 }
 
@@ -79,7 +85,7 @@ pub enum Class {
     Cpu(u32),
     /// Workgroups with linear numbers from the first to the last, inclusive.
     Workgroups(u32, u32),
-    /// The arguments of an op.
+    /// Calls with the types and shapes of the arguments of this op.
     Arguments(OpId),
     /// All values that are too rare for classes of their own.
     Others,
@@ -88,7 +94,7 @@ pub enum Class {
 /// The variables that are associated with the slow calls of an op. Durations are in ns.
 #[derive(Clone, Debug)]
 pub struct Explained {
-    /// The rows of the op, which differ in their arguments.
+    /// The keys of the op's rows, which differ in the arguments of their calls.
     pub keys: Vec<Key>,
     /// Number of the op's recorded outermost calls.
     pub calls: u64,
@@ -102,7 +108,7 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// Returns the class with this number of [`Effect::Class`].
+    /// Returns the class of this variable that has this number in [`Effect::Class`].
     pub fn class(&self, what: What, class: u32) -> Option<Class> {
         self.classes.get(&what)?.get(class as usize).copied()
     }
@@ -113,13 +119,14 @@ impl Explained {
     }
 }
 
-/// Explains each of these ops. An op is given by its rows, which differ in their arguments. With
-/// `raw`, durations are used as recorded. `workers` is the number of threads; 0 for as many as the
-/// machine has processors.
+/// Explains the slow calls of each of these ops. An op is given by its rows, which differ in their
+/// arguments. With `raw`, durations are used as recorded. `workers` is the number of threads; 0 for
+/// as many as the machine has processors.
 ///
-/// Pages with nested calls are read twice. The pages of processes with several threads are read at
-/// least once more. Memory: for each worker and for up to 200,000 calls of each op, 64 bytes per
-/// call plus 8 for each counter; and 256 MiB to count the calls on other threads.
+/// Pages (blocks of recorded calls) with nested calls are read twice. The pages of processes with
+/// analysed calls and several threads are read at least once more. Memory: each worker keeps up to
+/// 200,000 calls of each op. A call takes 64 bytes, plus 8 for each counter. Counting the calls on
+/// other threads takes up to another 256 MiB, or more if a single op needs it.
 pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Explained> {
     let workers = match workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -132,19 +139,20 @@ pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -
     each.map(|((keys, drawn), meanwhile)| one(profile, keys, drawn, meanwhile, workers)).collect()
 }
 
-/// Page faults in the sampled calls of an op that are not first calls.
+/// Page faults in the sampled calls of an op, without the first call on each thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaterFaults {
-    /// Number of calls that have a value of the counter.
+    /// Number of calls in which page faults were counted.
     pub calls: usize,
     /// Number of calls with at least one fault.
     pub with_some: usize,
-    /// The mean number of faults over the calls in `calls`.
+    /// The mean number of faults in the calls that `calls` counts.
     pub mean: f64,
 }
 
 /// Returns the page faults in the calls of each op. `counter` is the index of the counter of page
-/// faults. First calls are left out, because they touch memory that later calls use again.
+/// faults. The first call on each thread is left out, because it has the page faults of memory that
+/// later calls use again.
 pub(crate) fn later_faults(
     profile: &Profile,
     ops: &[Vec<Key>],
@@ -201,8 +209,8 @@ fn one(
     }
     let mut counters = 0..profile.manifest.counters.len();
     if let Some(clock) = counters.find(|at| is_clock_of_threads(profile, *at)) {
-        // The clock counter is read outside of the readings of the call's time, so it counts
-        // slightly more than the duration.
+        // The clock counter is read before the call's start time and after its end time are read,
+        // so it counts slightly more than the duration.
         let off = |on: u64, at: usize| (durations[at] - on as f64).max(0.0);
         of.ordered(What::OffCpu, |call, at| {
             drawn.value(call, clock).map_or(f64::NAN, |on| off(on, at))
@@ -223,7 +231,8 @@ fn one(
     }
 }
 
-/// The variables of some calls. A variable with the same value in all calls is left out.
+/// The variables of some calls. A variable other than `First` and `Time` is left out if it has the
+/// same value in all calls.
 struct Variables<'a> {
     calls: &'a [Call],
     all: Vec<Variable>,
@@ -239,8 +248,8 @@ impl Variables<'_> {
         }
     }
 
-    /// Adds a variable with classes. The most frequent values get classes of their own, and the
-    /// others share one.
+    /// Adds a variable with classes, unless it has the same value in all calls. The most frequent
+    /// values get classes of their own, and the others share one.
     fn classes<K: Ord + Copy>(
         &mut self,
         what: What,

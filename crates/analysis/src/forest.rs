@@ -1,4 +1,4 @@
-//! Computes the self times of nested calls, and what else a [`Mark`] contains.
+//! Computes the self times of nested calls, and the other values that a [`Mark`] contains.
 //!
 //! ```text
 //!  a thread's pages over time   ├ 1 ┤ ├ 2 ┤   ├──── 5 ────┤   ├ 6 ┤
@@ -6,27 +6,33 @@
 //!                               flat  flat      one cluster   nested calls: a cluster, too
 //! ```
 //!
-//! The calls of a *flat* page are not nested in each other. If a flat page also overlaps no other
-//! page of its thread, none of its calls is in another call: the self time of each is its duration,
-//! and each is outermost. All other pages form clusters (pages that overlap in time, or one page
-//! with nested calls, [`crate::clusters`]). The calls of a cluster must be processed in the order
-//! in which they begin. Pages can have another order, because calls are recorded when they end, and
-//! imported traces can have any order. So the calls are collected in rounds. Each round takes as
-//! many of the earliest remaining calls as fit into a buffer, and decodes the pages that may
-//! contain some of them. The mark of a call takes about twelve bytes, and is kept until all calls
-//! of its page have ended. Then the page is passed on with its marks.
+//! A page is a block of one thread's records. The calls of a *flat* page are not nested in each
+//! other. If a flat page also overlaps no other page of its thread, none of its calls is in another
+//! call. So the self time of each of its calls is the call's duration, and each of them is
+//! outermost. All other pages form clusters. A cluster is one page with nested calls, or several
+//! pages that overlap in time ([`crate::clusters`]). The calls of a cluster must be processed in
+//! the order in which they begin. The calls in a page can be in another order, because calls are
+//! recorded when they end, and imported traces can have any order. Sorting all calls of a large
+//! cluster at once would take too much memory, so the calls are collected in rounds. Each round
+//! takes as many of the earliest remaining calls as fit into a buffer, and decodes the pages that
+//! may contain some of them. The mark of a call (its computed values) takes 13 bytes, or 17 with a
+//! tree node, and is kept until all calls of its page have ended. At the end of that round, the
+//! page and its marks are passed to `Marked::page`.
 //!
-//! **Compensation.** The recorder makes a call longer by a part of the call's own bracket, and by
-//! the whole brackets of all calls inside. The part of an inner call's bracket that is outside of
-//! that call's duration is in the self time of the call around it:
+//! **Compensation.** A bracket is the recorder's work before and after a call. A call gets longer
+//! by a part of its own bracket, and by the whole brackets of all calls inside. The part of an
+//! inner call's bracket that is outside of that call's duration is in the self time of the call
+//! around it. Below, *taken of own* is the time that brackets added to a call's self time, and
+//! *taken* is the time that they added to its duration:
 //!
 //! ```text
 //!  taken of own = in its duration + Σ over calls directly inside of (whole − in its duration)
 //!  taken        = taken of own + Σ over calls directly inside of their taken
 //! ```
 //!
-//! A bracket cannot have taken more time than the call took. So at most the whole self time of a
-//! call is subtracted: no value becomes negative, and no part larger than its whole.
+//! The time that brackets added to a call's self time cannot be longer than that self time. So at
+//! most the whole self time is subtracted. No time becomes negative, and no self time becomes
+//! longer than the duration.
 
 mod decoded;
 
@@ -44,24 +50,25 @@ use crate::innermost::Innermost;
 use decoded::{AHEAD, Ahead, Decoded, decode_ahead};
 
 /// Number of calls that a round takes at first. Up to twice as many calls are in memory, at 48
-/// bytes each, and the decoded pages of [`PAGES_OF_ROUNDS`] rounds. A small round stays in the
-/// processor's caches.
+/// bytes each. The decoded pages in memory contain about [`PAGES_OF_ROUNDS`] times as many calls as
+/// a round. A small round stays in the processor's caches.
 const FIRST_ROUND: usize = 1 << 14;
 
-/// The largest number of calls that a round takes. Rounds grow if pages have calls of many rounds,
-/// as in imported traces in any order: each of these rounds would decode all of these pages.
+/// The largest number of calls that a round takes. Rounds grow if single pages contain calls of
+/// many rounds, as in imported traces whose calls are in any order. With small rounds, each round
+/// would decode all of these pages.
 pub(crate) const ROUND: usize = 1 << 18;
 
-/// Decoded pages with about as many calls as this number of rounds takes are kept. A round looks at
-/// the calls of more than two rounds before it knows which calls are the earliest, and the next
-/// round needs most of these pages again.
+/// The decoded pages that are kept contain about as many calls as this number of rounds takes. To
+/// find the earliest calls, a round looks at more than twice as many calls as it takes. The next
+/// round needs most of the pages that this round has used.
 const PAGES_OF_ROUNDS: usize = 4;
 
-/// A round is too small if it looks at this many times as many calls as it takes.
+/// A round is too small if it looks at more than this many times the number of calls that it takes.
 const LOOKED_AT: usize = 3;
 
-/// Clusters with fewer pages are decoded by the thread that marks them: starting a thread would
-/// take as long.
+/// Clusters with fewer pages are decoded by the thread that marks them: starting another thread
+/// would take as long as decoding.
 const FEWEST_AHEAD: usize = 4;
 
 /// Stands for "no row" or "no node".
@@ -109,7 +116,7 @@ pub(crate) struct Marks {
     /// subtracted from the duration.
     parts: Vec<[u32; 3]>,
     inner: Vec<bool>,
-    /// The node of each call; empty without nodes.
+    /// The node of each call; empty if no call has a node.
     nodes: Vec<u32>,
     /// Values that do not fit into `parts`, by index of the call and index in its element of
     /// `parts`.
@@ -156,12 +163,13 @@ impl Marks {
 pub(crate) struct Found {
     /// The time in which any call was running, in ticks.
     pub busy: u64,
-    /// Number of calls that overlap other calls without being nested in them.
+    /// Number of calls that began inside of another call and ended after it; a lower bound.
     pub overlapping: u64,
 }
 
-/// A call, in the order that [`Innermost`] needs: sorted by start; of calls that start together,
-/// the longest is first; of two calls that also end together, the outer one is first.
+/// A call. Calls have the order that [`Innermost`] needs: they are sorted by start. Of calls that
+/// start together, the longest is first. Of two calls that also end together, the outer one is
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Begun {
     begin: u64,
@@ -178,7 +186,7 @@ struct Open {
     /// The time that the call's own bracket, and the brackets of the calls directly inside, added
     /// to the call's self time.
     wanted: u64,
-    /// The time that was subtracted from the calls directly inside.
+    /// The time that was subtracted from the durations of the calls directly inside.
     inside: u64,
     inner: bool,
     has_inside: bool,
@@ -188,10 +196,11 @@ struct Open {
 pub(crate) struct Marker<'a, 'b> {
     profile: &'a Profile,
     decoded: Decoded<'a>,
-    /// Whether another thread decodes pages ahead.
+    /// Whether another thread decodes pages before they are needed.
     is_ahead: bool,
     brackets: &'b Brackets,
-    /// The number of calls that a round takes now, in the first round of a cluster, and at most.
+    /// The number of calls that a round takes: at present (`round`), in the first round of a
+    /// cluster, and at most.
     round: usize,
     first_round: usize,
     largest_round: usize,
@@ -218,13 +227,14 @@ impl<'a, 'b> Marker<'a, 'b> {
         }
     }
 
-    /// Whether another thread decodes the pages of the next clusters ahead.
+    /// Sets whether another thread decodes a cluster's pages before they are needed. Clusters of
+    /// fewer than [`FEWEST_AHEAD`] pages are never decoded ahead.
     pub fn set_ahead(&mut self, is_ahead: bool) {
         self.is_ahead = is_ahead;
     }
 
-    /// Marks the calls of all these pages, which belong to one thread. `rows` must append the row
-    /// of each call of a page, or [`NO_ROW`].
+    /// Computes the marks of all calls of these pages, which belong to one thread. `rows` must
+    /// append the row of each call of a page, or [`NO_ROW`].
     pub fn mark(
         &mut self,
         pages: &[PageSpan],
@@ -235,8 +245,9 @@ impl<'a, 'b> Marker<'a, 'b> {
         (of.marks, found)
     }
 
-    /// Marks the calls as [`Self::mark`] does, and also assigns nodes. With `gaps`, collects the
-    /// gaps between the outermost calls, and the times between the calls of each level.
+    /// Computes marks as [`Self::mark`] does, assigns nodes, and passes the pages with their marks
+    /// to `places`. With `gaps`, collects the gaps between the outermost calls and, if `gaps` has
+    /// `levels`, the times in the calls of each level of nesting.
     pub fn mark_at(
         &mut self,
         pages: &[PageSpan],
@@ -319,7 +330,7 @@ impl<'a, 'b> Marker<'a, 'b> {
 }
 
 /// Ends the thread that decodes pages ahead, also if marking panics. Otherwise, that thread would
-/// wait forever until its pages are taken, and its scope would wait for it.
+/// wait forever to send its pages, and the scope would wait for that thread.
 struct EndsAhead<'x, 'a, 'b>(&'x mut Marker<'a, 'b>);
 
 impl Drop for EndsAhead<'_, '_, '_> {
@@ -386,7 +397,8 @@ impl Walk<'_> {
 }
 
 impl Marker<'_, '_> {
-    /// Collects and sorts the earliest calls after `after`. Returns whether there are more calls.
+    /// Collects the next calls after the call `after` (or the first calls), in the order of
+    /// [`Begun`]. Returns whether there are more calls.
     fn bring(
         &mut self,
         pages: &[PageSpan],
@@ -396,7 +408,7 @@ impl Marker<'_, '_> {
         begun: &mut Vec<usize>,
     ) -> bool {
         // The recorder writes calls when they end, so of two calls with equal times, it writes the
-        // outer one last. Imported traces and plugins have the outer one first.
+        // outer one last. Imported traces and the events of plugins contain the outer call first.
         let imported = self.profile.manifest.origin == Origin::Import;
         let mut most: Option<Begun> = None;
         let mut looked_at = 0;
@@ -443,8 +455,8 @@ impl Marker<'_, '_> {
             keep(&mut self.calls, self.round);
         }
         self.calls.sort_unstable();
-        // The last round takes few calls in any case, so it does not show whether rounds are too
-        // small.
+        // The last round takes all remaining calls, which may be few, so it does not show whether
+        // rounds are too small.
         if most.is_some() && looked_at > LOOKED_AT * self.calls.len() {
             self.round = (2 * self.round).min(self.largest_round);
             self.decoded.most = PAGES_OF_ROUNDS * self.round;
@@ -472,7 +484,7 @@ mod tests {
     use super::*;
     use crate::clusters::clusters;
 
-    /// 40 pages that are one cluster: a call of the last page is around all others.
+    /// Makes 41 pages that are one cluster: the call of the last page is around all others.
     fn nested() -> (testkit::Scratch, Profile) {
         let mut script = ProfileScript::monotonic();
         let process = script.process(1);
@@ -528,7 +540,8 @@ mod tests {
         }
     }
 
-    /// Several adders mark the same pages, and pages are needed again after they were dropped.
+    /// One marker processes the same pages three times, with and without decoding ahead. In small
+    /// rounds, pages are needed again after they were dropped.
     #[test]
     fn decoding_ahead_changes_nothing() {
         let (_scratch, profile) = nested();
@@ -546,7 +559,8 @@ mod tests {
         }
     }
 
-    /// The other thread waits until its pages are taken, so a panic must end it.
+    /// The thread that decodes ahead waits until its pages are taken, so a panic of the marker must
+    /// end that thread.
     #[test]
     fn a_panic_while_pages_are_decoded_ahead_ends() {
         let (_scratch, profile) = nested();

@@ -1,5 +1,5 @@
-//! Adds up the gaps between the calls of a thread: between which two ops the thread was in no
-//! recorded call, how often, and for how long.
+//! Adds up the gaps between the calls of a thread. For each pair of ops whose calls follow one
+//! another, computes the number of gaps between these calls, and their length.
 //!
 //! ```text
 //!  a thread   ├─ a ─┤      ├──── b ────┤   ├─ a ─┤      ├──── b ────┤            ┊ last moment
@@ -12,13 +12,14 @@
 //! report calls *between*. Times are as recorded, so the recorder's own time between calls is part
 //! of the gaps.
 //!
-//! Workers read pages in any order. A page without nested calls, or a cluster (a page with nested
-//! calls, or pages that overlap in time), is processed as a whole: the worker adds the gaps inside
-//! of it, and stores its first and last call. The gaps between pages are added when all pages have
-//! been read. Memory: 64 bytes for each page, and some 100 bytes for each pair of ops that follow
-//! one another on a thread (at most `MOST_PAIRS` for each worker). The lengths of a pair's gaps
-//! take up to 512 bytes. For more than `FEW` gaps, they take 512 bytes for each doubling between
-//! the shortest and the longest.
+//! Workers read pages (blocks of recorded calls) in any order. A cluster is a page with nested
+//! calls, or several pages that overlap in time. For each cluster, and for each page that is not in
+//! a cluster, the worker adds up the gaps inside, and stores the first and the last call. The gaps
+//! between these pages and clusters are added when all pages have been read. Memory: 48 bytes for
+//! each page or cluster, and some 200 bytes for each pair of ops that follow one another on a
+//! thread (at most `MOST_PAIRS` for each worker). In addition, the lengths of a pair's gaps take up
+//! to 512 bytes if there are at most `FEW` gaps. With more gaps, they take 512 bytes for each
+//! doubling between the shortest and the longest gap.
 
 mod levels;
 
@@ -37,18 +38,19 @@ use crate::threads::{ThreadTime, threads_of_program};
 /// share one row.
 const MOST_PAIRS: usize = 100_000;
 
-/// At most this many lengths of a pair's gaps are stored one by one. More gaps are counted in a
-/// histogram.
+/// At most this many lengths of a pair's gaps are stored one by one. If a pair has more gaps, all
+/// lengths are counted in a histogram.
 const FEW: usize = 64;
 
-/// One end of a gap.
+/// What was directly before or after a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// A call of this op: [`Key::Op`] or [`Key::Unknown`].
     Op(Key),
     /// The last known moment of the thread, after its last call.
     End,
-    /// Any op, because there are too many pairs of ops to keep separate sums.
+    /// Any op. Used on both sides in the row that adds up a thread's pairs beyond the limit for
+    /// pairs of ops.
     Any,
 }
 
@@ -84,8 +86,8 @@ pub struct Gaps {
     pub recorder_ns: f64,
     /// The sum over all threads of the time from the first call to the last known moment, in ns.
     pub wall_ns: f64,
-    /// The times between the calls of each level, for threads that have calls inside of calls, if
-    /// requested.
+    /// The times between the calls of each level of nesting, for threads that have calls inside of
+    /// calls. Empty if not requested.
     pub levels: Vec<Level>,
     /// For each thread with calls, its time in calls and its wall time, in ns.
     lives: HashMap<(usize, usize), (f64, f64)>,
@@ -129,13 +131,15 @@ impl Gaps {
         self.part(self.recorder_ns)
     }
 
-    /// Returns the part of the threads' time in which they were in no call; 0 if there is no time.
+    /// Returns the part of the threads' wall time in which they were in no call; 0 without any wall
+    /// time.
     pub fn part_of_wall(&self) -> f64 {
         if self.wall_ns > 0.0 { self.between_ns / self.wall_ns } else { 0.0 }
     }
 
-    /// Returns the gaps of each thread. The thread with the most time in calls is first. The others
-    /// follow, the longest sum first.
+    /// Returns the time between calls of each thread that has gaps. The thread with the most time
+    /// in calls is first. The other threads follow, sorted by the sum of their gaps, the longest
+    /// sum first.
     pub fn of_threads(&self) -> Vec<OfThread<'_>> {
         let mut threads: HashMap<(usize, usize), (u64, &Gap)> = HashMap::new();
         for row in &self.rows {
@@ -146,7 +150,8 @@ impl Gaps {
         threads.sort_by_key(|(sum, most)| (std::cmp::Reverse(*sum), most.thread));
         let life = |most: &Gap| self.lives.get(&most.thread).copied().unwrap_or_default();
         let in_calls = |(_, most): &(u64, &Gap)| life(most).0;
-        // `rev`: of equal threads, the first in the list is chosen.
+        // `max_by` chooses the last of several equal threads. With `rev`, that is the first one in
+        // the list.
         let busiest = (0..threads.len())
             .rev()
             .max_by(|a, b| in_calls(&threads[*a]).total_cmp(&in_calls(&threads[*b])));
@@ -175,20 +180,22 @@ pub struct OfThread<'a> {
     pub total_ns: f64,
     /// The time from the thread's first call to its last known moment, in ns.
     pub wall_ns: f64,
-    /// The row with the longest sum of this thread.
+    /// Of the thread's rows, the one with the longest sum.
     pub most: &'a Gap,
 }
 
 type Beside = ((usize, usize), Side, Side);
 
-/// Identifies the op of a call before names are looked up, as process index and export.
+/// Identifies the op of a call before names are looked up: by the process index and the number of
+/// the called function in the process (its export number).
 type Place = (u32, u32);
 
 /// The thread and the two ops of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Pair {
     thread: (usize, usize),
-    /// The ops before and after the gap. `None` stands for any ops.
+    /// The ops before and after the gap. `None` for the gaps of all pairs of ops beyond
+    /// [`MOST_PAIRS`].
     ops: Option<(Place, Place)>,
 }
 
@@ -201,7 +208,7 @@ struct Sum {
     longest_at: u64,
     lengths: Lengths,
     /// Index of the pair that followed this pair the last time. A model makes the same calls in
-    /// each run, so it usually follows again.
+    /// each run, so the same pair usually follows again.
     then: usize,
 }
 
@@ -259,8 +266,8 @@ impl Lengths {
         }
     }
 
-    /// Returns the median in ticks; 0 without lengths. The middle of a histogram's bucket may be
-    /// above `longest`, so the result is limited to it.
+    /// Returns the median in ticks; 0 without lengths. A histogram returns the middle of a bucket,
+    /// which may be above `longest`, so the result is at most `longest`.
     fn median(self, longest: u64) -> f64 {
         match self {
             Self::Few(mut all) if !all.is_empty() => {
@@ -297,7 +304,7 @@ pub(crate) struct Gathered {
     places: HashMap<Pair, usize>,
     last: usize,
     edges: Vec<Edge>,
-    /// The calls of each level, if requested.
+    /// The sums over the calls of each level of nesting, if requested.
     pub levels: Option<LevelSums>,
 }
 
@@ -374,7 +381,8 @@ impl Gathered {
         }
     }
 
-    /// Adds the gaps between pages, and the gap after the last call of each thread.
+    /// Adds the gaps between pages or clusters, and the gap after the last call of each thread.
+    /// Returns the gaps of each thread and pair of ops.
     pub fn finish(mut self, profile: &Profile, threads: &[ThreadTime]) -> Gaps {
         let mut edges = std::mem::take(&mut self.edges);
         edges.sort_by_key(|edge| (edge.thread, edge.begin, edge.end));
@@ -394,7 +402,7 @@ impl Gathered {
         let ns_per_tick = profile.timeline.ns_per_tick();
         let on_device = devices(profile);
         let is_thread = |process: usize| on_device.get(process) == Some(&false);
-        // An op can have several exports, whose gaps are added up.
+        // An op can have several export numbers in a process, whose gaps are added up.
         let mut rows: BTreeMap<Beside, (Gap, Lengths)> = BTreeMap::new();
         let mut put = |gap: Gap, lengths: Lengths| {
             let known = rows.entry((gap.thread, gap.after, gap.before));
@@ -459,8 +467,8 @@ fn key(profile: &Profile, (process, export): Place) -> Key {
     }
 }
 
-/// Adds the gaps between the outermost calls of a flat page or a cluster, and keeps the first and
-/// the last call. The caller passes the calls in the order in which they begin.
+/// Adds the gaps between the outermost calls of a page or a cluster, and keeps the first and the
+/// last call. The caller passes the calls in the order in which they begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     thread: (usize, usize),

@@ -15,8 +15,8 @@
 //! counted twice. So the self times of a thread add up to the time in which any of its calls was
 //! running.
 
-/// Computes the self times of the calls of one thread, which must be added in the order in which
-/// they begin. The needed memory grows with the depth of nesting.
+/// Computes the self times of the calls of one thread. The calls must be added in the order in
+/// which they begin. The needed memory grows with the depth of nesting.
 #[derive(Clone, Debug)]
 pub struct Innermost<T> {
     /// Calls that have begun and not ended. Each ends no later than the one before it in the list.
@@ -40,9 +40,9 @@ impl<T> Default for Innermost<T> {
 }
 
 impl<T> Innermost<T> {
-    /// Adds a call from `begin` to `end`. It must not begin before the previous call. Of calls that
-    /// begin together, the longest must be added first. `done` is called with the `of` and the self
-    /// time of each call that cannot own any more time.
+    /// Adds a call from `begin` to `end`. The call must not begin earlier than the previously added
+    /// one. Of calls that begin together, the longest must be added first. `done` is called with
+    /// the `of` and the self time of each call that cannot own any more time.
     #[inline]
     pub fn call(&mut self, begin: u64, end: u64, of: T, mut done: impl FnMut(T, u64)) {
         self.advance(begin, &mut done);

@@ -1,8 +1,9 @@
 //! Adds up independent estimates, and computes the 95 % confidence interval of the sum.
 //!
-//! The estimates for runs under a budget ([`crate::sampled`]) and for loops of which some hits are
-//! timed ([`crate::loops`](mod@crate::loops)) are such sums. Comparisons of runs
-//! ([`crate::diff`](mod@crate::diff)) use `student`.
+//! Such sums are used for runs with a budget for the cost of recording ([`crate::sampled`]), and
+//! for loops of which only some hits (entries) are timed ([`crate::loops`](mod@crate::loops)).
+//! Comparisons of runs ([`crate::diff`](mod@crate::diff)) use the quantiles of Student's t
+//! distribution in `student`.
 
 pub(crate) mod student;
 
@@ -15,11 +16,13 @@ pub struct Sum {
     pub(crate) value: f64,
     /// The variance of the estimate; 0 for an exact value.
     pub(crate) variance: f64,
-    /// Σ Vᵢ²/νᵢ over the estimates, from which the degrees of freedom are computed.
+    /// Σ Vᵢ²/νᵢ over the estimates, where Vᵢ is the variance of an estimate and νᵢ its degrees of
+    /// freedom. The degrees of freedom of the sum are computed from this.
     pub(crate) satterthwaite: f64,
     /// The third central moment of the estimate, for its skewness; 0 if it is not known.
     pub(crate) third: f64,
-    /// An upper bound of the third central moment, for the hits of loops.
+    /// For loops of which some hits are not timed: an upper bound of the third central moment. 0
+    /// for other estimates.
     pub(crate) lopsided: f64,
     /// Whether the sum includes an estimate for hits that were not timed.
     pub(crate) sampled: bool,
@@ -44,11 +47,11 @@ impl Sum {
         Self { value, variance, satterthwaite, third, ..Self::default() }
     }
 
-    /// Returns the 95 % interval, or `None` if it is not known. It need not be symmetric: most
+    /// Returns the 95 % interval, or `None` if it is not known. It need not be symmetric. Most
     /// samples of a skewed population (where a few calls are very slow) contain too few of the slow
-    /// calls, so the interval must reach further up than down. The ends are those of Hall, *On the
-    /// removal of skewness by transformation* (Journal of the Royal Statistical Society B 54,
-    /// 1992).
+    /// calls. So the value is mostly too small, and the interval must reach further up than down.
+    /// The ends are computed as by Hall, *On the removal of skewness by transformation* (Journal of
+    /// the Royal Statistical Society B 54, 1992).
     pub fn interval(&self) -> Option<Estimate> {
         let Self { value, variance, .. } = *self;
         if self.unknown || !value.is_finite() || !variance.is_finite() {
@@ -60,8 +63,8 @@ impl Sum {
         }
         let (t, error) = (t95(variance * variance / self.satterthwaite), variance.sqrt());
         let skew = self.third / (error * variance);
-        // With this little skewness, the distances of the two ends differ by less than a
-        // thousandth.
+        // With so little skewness, the distance from the value to each end would change by less
+        // than 1 %.
         if skew.abs() < 1e-3 {
             return Some(Estimate::within(value, t * error));
         }
@@ -125,7 +128,8 @@ impl Sum {
         self.doubt(other);
     }
 
-    /// Subtracts another sum. The variances are added, because both sums are uncertain.
+    /// Subtracts another sum. The variance of a difference of independent sums is the sum of their
+    /// variances.
     pub fn subtract(&mut self, other: &Self) {
         self.value -= other.value;
         self.third -= other.third;

@@ -1,5 +1,6 @@
-//! Adds up the activities that ops launched on devices. An activity's event contains the id of its
-//! op, if the plugins got this id while the program was recorded.
+//! Adds up the activities (kernels, copies and the like) that ops launched on devices. The plugins
+//! that recorded the activities must have got an id for each op (`run --plugin-ids`): the event of
+//! an activity then contains its op's id.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use profile::launches::{Ids, Launches};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchRow {
     pub op: String,
-    /// The activity on the device, for example a kernel or a copy.
+    /// The name of the activities, for example of a kernel or a copy.
     pub activity: String,
     /// The activity's kind, as the plugin calls it.
     pub kind: String,
@@ -28,8 +29,8 @@ pub struct LaunchRow {
 /// The activities that ops launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Rows, grouped by op. The op that took the most time is first and, within an op, the activity
-    /// that took the most time.
+    /// Rows, grouped by op. The op whose activities took the most time is first. Within an op, the
+    /// activity that took the most time is first.
     pub rows: Vec<LaunchRow>,
     /// Sum of the durations of all activities that have the id of a recorded op.
     pub total_ns: i64,

@@ -1,5 +1,5 @@
-//! Computes how long a recording took, in the ways in which views show it. [`LengthOf`] defines
-//! from which moment to which moment each length is measured.
+//! Computes the lengths of a recording that views show, such as the time from the first to the last
+//! call. [`LengthOf`] lists the lengths and what each of them measures.
 
 use profile::{Manifest, Origin, Profile, State};
 
@@ -9,9 +9,11 @@ use crate::threads::{ThreadTime, threads_of_program};
 /// What a length measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LengthOf {
-    /// The whole recording. It begins before the program is started, or when the session begins.
+    /// The whole recording. It begins before the program starts, or when a running program begins
+    /// to be recorded.
     Recording {
-        /// Whether `run` started the program. If not, the recording is that of a session.
+        /// Whether the command `counterpoint run` made the recording. If not, it was made by
+        /// `counterpoint env`, by a program's own session, or by IREE's hook.
         is_run: bool,
     },
     /// From the begin of the first call of any thread to the end of the last call.
@@ -19,14 +21,16 @@ pub enum LengthOf {
     /// The life of the thread with the most time in calls: from its first call to its last known
     /// moment.
     Busiest(ThreadTime),
-    /// The sum of the lives of this many threads.
+    /// The sum of the lives of all threads of the program, as for [`Self::Busiest`]. The value is
+    /// the number of threads.
     Threads(usize),
     /// The sum of the self times of all calls of threads.
     InCalls {
-        /// Whether there are also calls on devices. Shares then refer to the time of both.
+        /// Whether there are also calls on devices. If so, the percentages in a report refer to the
+        /// time in calls plus the time on devices.
         is_part: bool,
     },
-    /// The sum over this many streams of devices of the times in which the stream did something.
+    /// For this many streams of devices, the sum of the times in which each stream did something.
     OnDevices(usize),
     /// The processor time of this many threads since their first calls.
     OnCpu(usize),
@@ -42,7 +46,7 @@ pub struct Length {
 }
 
 /// The time in ns between the first and the last snapshot of the machine's state. `None` if the
-/// recording did not finish.
+/// recording did not finish, or if the snapshots do not show how long it took.
 pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
@@ -52,8 +56,8 @@ pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
 }
 
 impl Summary {
-    /// Returns the lengths of a recording of one pass, as far as they are known. Streams of devices
-    /// are no threads of the program.
+    /// Returns the lengths that are known. A recording with passes (repetitions of the program) has
+    /// none. Streams of devices are no threads of the program.
     pub fn lengths(&self, profile: &Profile) -> Vec<Length> {
         let manifest = &profile.manifest;
         if manifest.passes > 0 {
@@ -121,7 +125,7 @@ mod tests {
         assert_eq!(of(|of| matches!(of, LengthOf::OnDevices(_))), None);
     }
 
-    /// The streams are busy for 400 and 70.
+    /// The two streams are busy for 400 ns and 70 ns.
     #[test]
     fn streams_of_devices_are_no_threads() {
         let mut script = ProfileScript::monotonic();

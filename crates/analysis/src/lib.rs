@@ -1,4 +1,4 @@
-//! Analyses the calls of a profile: op table, distributions, threads, cost of the probes. A caller
+//! Analyses the calls of a profile: op table, distributions, threads, cost of recording. A caller
 //! opens the profile; this crate reads its columns page by page and prints nothing.
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! |---|---|
 //! | [`summary`] | makes one pass over a profile and returns everything that a report shows |
 //! | [`table`] | rows by op, thread, CPU, process or rank, or by properties of activities |
-//! | [`stats`](mod@stats) | distributions and correlations per op, in a pass of its own over the pages |
+//! | [`stats`](mod@stats) | distributions and correlations per op, for which the pages are read separately |
 //! | [`metrics`] | metrics of a row, computed from the calls that have their counters |
 //! | [`ops`] | ops of virtual machines as trees: self time, pool threads, time between ops |
 //! | [`diff`](mod@diff) | decides whether runs of B are slower or faster than those of A, and in which ops |
@@ -31,13 +31,13 @@
 //! | [`lengths`] | how long a recording took, measured between several pairs of moments |
 //! | [`silent`] | processor time of threads that made no recorded call |
 //! | [`sites`](mod@sites) | dispatches of IREE by their place in the program: wall time, workers, gaps |
-//! | [`tree`] | the tree of calls: each row of a parent op with the ops called inside of it |
+//! | [`tree`] | the tree of calls: each op with the ops called inside of it |
 //! | [`loops`](mod@loops) | trees of instrumented loops: estimates from samples, cost subtracted |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`details`](mod@details) | data for the pictures of an op: distributions, drift, the longest calls |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`live`] | ops by time while a program is being recorded |
-//! | [`probe`] | the cost of the probes |
+//! | [`probe`] | the cost of recording |
 //! | [`work`] | floating-point operations and bytes of a call, from the shapes of its arguments |
 //! | [`roofline`](mod@roofline) | compares ops with the highest rates of their machine |
 //! | [`estimate`] | a value with its interval of 95 % confidence |
@@ -47,13 +47,13 @@
 //! | [`checks`] | checks what must be true of every table |
 //! | `amounts` | the time and counts that the recorder added to each call |
 //! | `answer` | finds what matters most in a summary |
-//! | `arguments` | adds up the rows of an op that has several because of its arguments |
-//! | `by_export` | maps exports to rows, for code that loops over all calls |
-//! | `clusters`, `forest` | finds pages that overlap in time, and the nesting of their calls |
+//! | `arguments` | adds up the rows of an op that has one row for each kind of arguments |
+//! | `by_export` | maps the numbers of recorded functions (exports) to rows of a table |
+//! | `clusters`, `forest` | find pages that overlap in time, and how their calls are nested |
 //! | `walk` | reads every page once, and passes its calls to the code that adds them up |
 //!
-//! Worker threads add up integers, so results do not depend on the number of workers. Missing is
-//! never zero: an unknown value is `None`.
+//! Worker threads add up integers, so results do not depend on the number of workers. A value that
+//! is not known is `None`, not 0.
 #![forbid(unsafe_code)]
 
 pub mod across;

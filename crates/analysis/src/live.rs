@@ -1,14 +1,14 @@
 //! Adds up ops by time while a program is being recorded.
 //!
-//! In rounds, the caller reads a profile that is still being written, and opens it again for each
-//! round. A round adds the new calls: [`Live`] remembers how many calls of each page were added
-//! before. The caller limits the work of a round. Calls beyond the limit are counted, because page
-//! headers contain the number of calls. They are assumed to be like the calls that were read in the
-//! same round, so the values in [`LiveRow`] are then estimates.
+//! The caller reads a profile that is still being written, in rounds, and opens the profile again
+//! for each round. A round adds the new calls: [`Live`] remembers how many calls of each page
+//! (block of recorded calls) were added before. The caller limits the work of a round. Calls beyond
+//! the limit are only counted, for which it is enough to read the page headers. Counted calls are
+//! assumed to be like the calls that were read in the same round, so the values in [`LiveRow`] are
+//! estimates in this case.
 //!
 //! A call is recorded when it ends, so a call in progress is missing from self times, although
-//! calls inside of it may already be recorded. The time that the recorder added is not subtracted,
-//! because that needs calibrations, which a thread writes when it ends.
+//! calls inside of it may already be recorded. The time that the recorder added is not subtracted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use profile::{Columns, OpId, PageDecoder, PageKey, PartId, Profile};
 
 /// Start and duration of calls that may be inside of a call that has not ended yet.
 type Inside = Vec<(u64, u64)>;
-/// At most this many elements of [`Inside`] are kept for a thread. The earliest calls are
-/// forgotten.
+/// At most this many elements of [`Inside`] are kept for a thread. If there are more, the half with
+/// the earliest calls is forgotten.
 const MOST_INSIDE: usize = 1 << 12;
 
 /// The numbers of an op. Times are in ns, and are not corrected.
@@ -48,7 +48,7 @@ pub struct Live {
 
 impl Live {
     /// Adds the new calls of a recording. After each page, `may_go_on` decides whether to read
-    /// another one. The calls of the other pages are counted.
+    /// another one. The new calls of pages that are not read are counted by the page headers.
     pub fn add(&mut self, profile: &Profile, mut may_go_on: impl FnMut() -> bool) {
         let mut threads: Vec<(usize, usize)> = Vec::new();
         for (process, p) in profile.processes.iter().enumerate() {
@@ -56,8 +56,8 @@ impl Live {
                 threads.extend((0..p.threads.len()).map(|thread| (process, thread)));
             }
         }
-        // Each round begins with another thread, so that the calls of no thread are always left
-        // out.
+        // Each round begins with another thread, so that no thread's calls are left out in all
+        // rounds.
         self.round = self.round.wrapping_add(1);
         let round = self.round % threads.len().max(1);
         threads.rotate_left(round);
@@ -116,13 +116,15 @@ impl Live {
         self.calls
     }
 
-    /// Returns the part of the calls that was read. Below 1, times are estimates.
+    /// Returns the part of the calls that was read. If the part is below 1, the values of the rows
+    /// are estimates.
     pub fn read(&self) -> f64 {
         if self.calls == 0 { 1.0 } else { self.read as f64 / self.calls as f64 }
     }
 }
 
-/// Adds the calls with index `seen` and above, and returns how many were added.
+/// Adds the calls of a page from index `seen` to before index `calls`, and returns how many were
+/// added.
 fn add_calls(
     columns: &Columns,
     seen: u64,
@@ -205,7 +207,7 @@ mod tests {
     fn what_is_not_read_is_estimated() {
         let calls = [(1, 10, 20), (1, 40, 30), (0, 0, 100), (1, 210, 50), (0, 200, 100)];
         let mut live = Live::default();
-        // One of two pages is read, with 3 of 5 calls.
+        // Only one of the two pages is read. It contains 3 of the 5 calls.
         let rows = add(&mut live, &calls, 1);
         assert_eq!((live.calls(), live.read()), (5, 0.6));
         assert!((rows[0].1 - 2.0 * 5.0 / 3.0).abs() < 1e-9, "{rows:?}");

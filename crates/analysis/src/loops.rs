@@ -1,5 +1,5 @@
-//! Computes a tree of the loops of instrumented modules: how often each loop was entered and how
-//! long it took.
+//! Computes a tree of functions and loops for each instrumented module. The tree shows how often
+//! each loop was entered, and how long it took.
 //!
 //! ```text
 //!  LoopModule, LoopRow, LoopEvent ─► merge: cells by id, for all threads and for each
@@ -16,17 +16,18 @@
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
 //! | [`trips`] | iterations of single hits, and an estimate for all hits if some were not counted |
-//! | [`unrolled`](mod@unrolled) | how many iterations of the schedule are one in the machine code |
-//! | [`log`] | mode log: matches starts and ends |
+//! | [`unrolled`](mod@unrolled) | how many iterations of the schedule's loop are in one iteration of the loop in the machine code |
+//! | [`log`] | mode log: matches the starts and ends of hits |
 //! | [`traffic`] | bounds of the bytes that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that contain loops |
 //! | [`ops`] | the ops around loops: dispatches, and ops of a virtual machine |
-//! | [`workgroups`] | mode log: the workgroup calls in which starts and ends happened |
+//! | [`workgroups`] | mode log: the workgroup calls of IREE in which loops started and ended |
 //!
 //! A *module* is a text (LLVM IR or MLIR) that was instrumented as a whole and has one identity. A
-//! *hit* is one entry into a function or a loop. A process registers the module when it loads it,
-//! so a module can have several registrations. Each thread has its own counts for each
-//! registration. [`LoopTree`] has the sums over all of them, and the numbers of each thread.
+//! *hit* is one entry into a function or a loop. A process registers a module when it loads the
+//! module, so a module can have several registrations. Each thread has its own counts for each
+//! registration. [`LoopTree`] has the sums over all threads and registrations, and the numbers of
+//! each thread.
 
 pub mod dispatches;
 pub mod estimate;
@@ -63,12 +64,12 @@ pub enum Mode {
     Count,
     /// The starts and ends of the first hits are recorded one by one.
     Log,
-    /// A mode of a later version.
+    /// A mode that this version does not know, with its number.
     Other(u32),
 }
 
 impl Mode {
-    /// Returns the mode with this number in the descriptor.
+    /// Returns the mode with this number. A module's descriptor contains the number.
     pub fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Sampled,
@@ -79,7 +80,8 @@ impl Mode {
         }
     }
 
-    /// Returns the mode's name on the command line and in side tables.
+    /// Returns the mode's name on the command line and in side tables (descriptions of a module's
+    /// loops).
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampled => "sampled",
@@ -91,22 +93,22 @@ impl Mode {
     }
 }
 
-/// The loops of a profile.
+/// The recorded data about loops in a profile, from which [`loops`] computes a [`LoopTable`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopData<'a> {
-    /// The modules that were registered.
+    /// One element for each registration of a module.
     pub modules: &'a [LoopModule],
     /// The counts of each thread for each id.
     pub rows: &'a [LoopRow],
-    /// Mode log: the recorded starts and ends. Those of one thread and module are in the order in
-    /// which they happened.
+    /// Mode log: the recorded starts and ends of hits. The events of one thread and module are in
+    /// the order in which they happened.
     pub events: &'a [LoopEvent],
     /// For each process, the counters whose sums its rows contain, as indices of the profile's
     /// counters. A process without an element has no counters.
     pub counters: &'a [Vec<usize>],
 }
 
-/// All loops of a profile.
+/// The trees of all loops of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct LoopTable {
     /// One tree for each module and mode, in the order of their first registrations.
@@ -115,35 +117,36 @@ pub struct LoopTable {
     pub strays: u64,
 }
 
-/// The loops of one module.
+/// The tree of a module's functions and loops, for one mode.
 #[derive(Clone, Debug)]
 pub struct LoopTree {
     /// Identity of the instrumented text.
     pub id: [u8; 16],
     pub mode: Mode,
-    /// Number of ids that the module has.
+    /// Number of ids of the module. Each function and each loop has one.
     pub ids: u32,
     /// Ticks per second; `None` if not known. If the registrations differ, the first known value
     /// counts.
     pub ticks_per_second: Option<f64>,
     /// The module's registrations, as indices in the profile's modules.
     pub registrations: Vec<usize>,
-    /// The function or loop of each id, if it is known.
+    /// The side table, which describes the function or loop of each id. `None` if no table can be
+    /// used.
     pub table: Option<SideTable>,
     /// Where the side table came from.
     pub choice: TableChoice,
-    /// For each id that implements a loop of the schedule: the number of this loop in the side
-    /// table.
+    /// If the module was compiled from a schedule (TIR of TVM): for each id of a loop that
+    /// implements a loop of the schedule, the index of that loop in [`SideTable::schedule`].
     pub scheduled: HashMap<u32, usize>,
-    /// Functions and loops. Each comes after the function or loop around it, and siblings are
+    /// Functions and loops. Each node comes after the function or loop around it, and siblings are
     /// sorted by id.
     pub nodes: Vec<LoopNode>,
     /// The threads that entered any of the nodes, in ascending order.
     pub threads: Vec<LoopThread>,
     /// Number of rows whose id is not below `ids`. No sum includes them.
     pub beyond: u64,
-    /// Number of damaged rows, whose times contradict each other. A sum over such a row has no
-    /// time.
+    /// Number of damaged rows, whose times contradict each other. A sum that includes a damaged row
+    /// has no time.
     pub damaged: u64,
     /// Number of registrations for which the cost of empty hits was not measured, so nothing can be
     /// subtracted.
@@ -155,7 +158,7 @@ pub struct LoopTree {
 pub struct LoopThread {
     /// Index of the process in the profile.
     pub process: usize,
-    /// The kernel's number of the thread.
+    /// The operating system's id of the thread.
     pub tid: u32,
 }
 
@@ -173,11 +176,11 @@ pub struct LoopNode {
     /// The numbers of each thread that entered the node, with its index in [`LoopTree::threads`].
     pub threads: Vec<(usize, Numbers)>,
     /// The largest inclusive time of a thread, divided by the mean over the threads that entered
-    /// the node. `None` for a single thread, if times are not known, or if their mean is not above
-    /// 0.
+    /// the node. `None` for fewer than two threads, if times are not known, or if their mean is not
+    /// above 0.
     pub imbalance: Option<f64>,
     /// The largest number of hits of a thread, divided by the mean over the threads that entered
-    /// the node. `None` for a single thread.
+    /// the node. `None` for fewer than two threads.
     pub hit_imbalance: Option<f64>,
 }
 
@@ -187,8 +190,8 @@ impl LoopTree {
         self.table.as_ref()?.entries.get(node.id as usize)
     }
 
-    /// Returns the loop of the schedule that the node implements, with its number in the side
-    /// table.
+    /// Returns the loop of the schedule that the node implements, and the index of this loop in
+    /// [`SideTable::schedule`].
     pub fn scheduled(&self, node: &LoopNode) -> Option<(usize, &ScheduledLoop)> {
         let number = *self.scheduled.get(&node.id)?;
         Some((number, self.table.as_ref()?.schedule.get(number)?))
@@ -215,9 +218,9 @@ pub fn identity(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Adds up the loops of a profile. `tables` are side tables from files. Such a table replaces the
-/// embedded table of a module with the same identity and size. [`fits`] checks whether there is
-/// such a module.
+/// Adds up the counts of a profile's loops, and computes the trees. `tables` are side tables from
+/// files. Such a table replaces the embedded table of a module with the same identity and number of
+/// ids. [`fits`] checks whether there is a module for a table.
 pub fn loops(data: LoopData<'_>, tables: &[SideTable]) -> LoopTable {
     let rows = merge::by_module(&data);
     let logged = log::Logged::new(data.modules, data.events);

@@ -1,8 +1,9 @@
-//! Computes metrics. The sums for a metric include those calls in which all counters that the
-//! metric uses were read and were counting all the time or, in a run with estimates, part of the
-//! time. What empty calls count is subtracted from the sums. A metric has no value if it would
-//! mostly describe the brackets (the recorder's work before and after calls) and not the code
-//! inside, or if one of its operands cannot be distinguished from zero after the subtraction.
+//! Computes metrics. The sums for a metric include the calls in which all counters of the metric
+//! were read. In these calls, the counters must have counted all the time or, in a run with
+//! estimates, part of the time. What the recorder itself adds, as calibrated with empty calls, is
+//! subtracted from the sums. A metric has no value if it would mostly describe the brackets (the
+//! recorder's work before and after calls) and not the code inside. A metric also has no value if
+//! one of its operands cannot be distinguished from zero after the subtraction.
 
 use std::sync::Arc;
 
@@ -15,14 +16,14 @@ use crate::estimate::Estimate;
 use crate::probe::InPlace;
 use crate::sampled::{SCALE, Weights};
 
-/// A metric of a row.
+/// The value of a metric in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricValue {
     /// The value in the metric's unit, from the calls in `calls`. `None` if there is no such call,
     /// if the value is not defined (division by zero), or if it is hidden.
     pub value: Option<f64>,
-    /// The 95 % interval, from the uncertainty of the brackets. `None` without a value, or if the
-    /// brackets were not calibrated.
+    /// The 95 % interval of the value, computed from the uncertainty of what the brackets add.
+    /// `None` without a value, or if the brackets were not calibrated.
     pub interval: Option<[f64; 2]>,
     /// Number of calls that have values of all counters that the metric uses.
     pub calls: u64,
@@ -31,16 +32,17 @@ pub struct MetricValue {
 }
 
 impl MetricValue {
-    /// The value of a metric for which no call has all counters that it uses or, in a run with a
-    /// budget, whose counters cannot be estimated.
+    /// The value of a metric if no call has all counters that the metric uses. In a run with a
+    /// budget, also if the metric's counters cannot be estimated.
     pub const NONE: Self = Self { value: None, interval: None, calls: 0, hidden: None };
 }
 
-/// The metrics of a row. Metrics without a value take no memory, because a profile can have many
-/// metrics and many rows.
+/// The metrics of a row. Metrics for which no call has all counters take no memory, because a
+/// profile can have many metrics and many rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricValues {
-    /// Indices, in ascending order, and values of the metrics for which some call has all counters.
+    /// The metrics for which some call has all counters, each as its index and its value. The
+    /// indices are in ascending order.
     known: Arc<[(u32, MetricValue)]>,
 }
 
@@ -57,7 +59,7 @@ impl MetricValues {
     }
 }
 
-/// Collects one value for each metric, in the order of the metrics.
+/// The iterator yields one value for each metric, in the order of the requested metrics.
 impl FromIterator<MetricValue> for MetricValues {
     fn from_iter<I: IntoIterator<Item = MetricValue>>(values: I) -> Self {
         let known = (0..).zip(values).filter(|(_, value)| *value != MetricValue::NONE);
@@ -71,7 +73,7 @@ pub enum Hidden {
     /// More than half of a counter's value comes from brackets, or the rest cannot be distinguished
     /// from zero.
     Counter {
-        /// The counter's index in the run's list.
+        /// The counter's index in the run's list of counters.
         counter: usize,
         /// The part of the value that comes from brackets, from 0 to 1.
         empty_share: f64,
@@ -79,30 +81,31 @@ pub enum Hidden {
     /// More than half of the durations comes from brackets, or the rest cannot be distinguished
     /// from zero.
     Duration {
-        /// The part of the durations that comes from empty calls, from 0 to 1.
+        /// The part of the durations that comes from brackets, from 0 to 1.
         empty_share: f64,
     },
-    /// The metric is a part of the time, but exceeds 100 % by more than the bracket's uncertainty.
+    /// The metric is a part of the time, but exceeds 100 % by more than the uncertainties can
+    /// explain.
     MoreThanAll {
         /// The metric as a part of the time; 1 is 100 %.
         part: f64,
     },
 }
 
-/// If brackets make up more than this part of a value, the value describes the bracket rather than
-/// the code inside.
+/// If brackets (the recorder's work before and after calls) make up more than this part of a value,
+/// the value mostly describes the recorder.
 pub const MOSTLY_EMPTY: f64 = 0.5;
 
-/// Returns the part of a sum that comes from empty brackets, from 0 to 1. `None` if the brackets
-/// were not calibrated.
+/// Returns the part of a sum that comes from brackets, from 0 to 1. `None` if the brackets were not
+/// calibrated.
 pub(crate) fn empty_share(sum: f64, brackets: Option<Estimate>) -> Option<f64> {
     let empty = brackets?.value.max(0.0);
     Some(if sum > 0.0 { (empty / sum).min(1.0) } else { f64::from(u8::from(empty > 0.0)) })
 }
 
 /// The sets of counters from which metrics are computed: one per group, with all counters of the
-/// group that any metric uses. So a row needs at most one sum per group, however many metrics there
-/// are.
+/// group that any metric uses. So, however many metrics there are, a row needs only one sum per
+/// group, and one for metrics that use only the duration.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
     sets: Vec<Set>,
@@ -124,8 +127,8 @@ struct Set {
 pub(crate) struct SetSum {
     calls: u64,
     weight: u64,
-    /// The sums of the durations without the time that the recorder added, and of this time, in
-    /// units of 1/[`crate::amounts::PARTS`] tick.
+    /// `time` is the sum of the durations without the time that the recorder added, and `taken` is
+    /// the sum of this added time. Both are in units of 1/[`crate::amounts::PARTS`] tick.
     time: u128,
     taken: u128,
     counters: Vec<u128>,
@@ -141,8 +144,8 @@ impl SetSum {
         let (wide, half) = (u128::from(scale), u128::from(scale / 2));
         let all = |sum: u128| sum.saturating_add(half) / wide;
         let brackets = self.brackets.divided(scale);
-        // If all calls have brackets, the rounded weight stays equal to the rounded number of
-        // brackets. If not, the weight stays larger.
+        // If the brackets of all calls are known, the rounded weight stays equal to the rounded
+        // number of brackets. Otherwise, the weight stays larger than the number of brackets.
         let weight = match self.brackets.calls() == self.weight {
             true => brackets.calls(),
             false => (self.weight / scale).max(brackets.calls() + 1),
@@ -243,8 +246,9 @@ impl Sets {
         }
     }
 
-    /// Computes each metric from these sums. An element of `dispatches` has the number of calls of
-    /// a row, or of the row in one pass, and the number of dispatches of these calls.
+    /// Computes each metric from `sums`. Each element of `dispatches` consists of a number of calls
+    /// of the row (in all runs of the program, or in one) and the number of dispatches of these
+    /// calls.
     pub fn values(
         &self,
         profile: &Profile,
@@ -263,8 +267,9 @@ impl Sets {
     }
 }
 
-/// The values of empty calls are subtracted from the sums, and not from each call, because some
-/// calls count less than the mean empty call and others count more.
+/// Computes a metric. The values of empty calls are subtracted from the sums, and not from each
+/// call. In some calls, the recorder adds less than in the mean empty call, and in others it adds
+/// more.
 fn value(
     profile: &Profile,
     metric: &Bound,
@@ -333,8 +338,8 @@ fn value(
     result(value, interval, None)
 }
 
-/// The errors of a metric's operands are independent, so the errors that they cause are added as
-/// squares.
+/// Returns the interval of a metric. The errors of its operands are independent, so the errors that
+/// they cause in the metric are added as squares.
 fn interval(
     of: impl Fn(f64, &[f64]) -> Option<f64>,
     value: f64,
@@ -366,8 +371,8 @@ fn interval(
 const ROUNDING: f64 = 0.01;
 
 /// The values of an empty call that are subtracted to compute a metric that is a part of the time.
-/// The process of a single call is not known where these values are used. So the calibration of the
-/// clock with the largest bracket is used.
+/// The process of a single call is not known where these values are used. So the calibration in
+/// which the clock has the largest value for an empty call is used.
 #[derive(Clone, Copy, Debug)]
 pub struct PartOfTime {
     clock_ns: f64,
@@ -413,7 +418,8 @@ impl PartOfTime {
     }
 
     /// Returns the metric of one call, after subtracting an empty call. `None` if the empty call
-    /// makes up more than half of the call, or if the result is impossible.
+    /// makes up more than half of the call, if too little remains after the subtraction, or if the
+    /// result is impossible.
     pub fn value(&self, metric: &Bound, duration_ns: f64, clock_ns: f64) -> Option<f64> {
         if self.clock_ns > MOSTLY_EMPTY * clock_ns || self.duration_ns > MOSTLY_EMPTY * duration_ns
         {
@@ -429,9 +435,9 @@ impl PartOfTime {
     }
 }
 
-/// A single call has no value if its part of the time exceeds 100 % by more than this. The scatter
-/// of the bracket could explain more, but views show no interval next to the value of a single
-/// call.
+/// A single call has no value if its part of the time exceeds 100 % by more than this and
+/// [`ROUNDING`] together. The scatter of the recorder's own time could explain a larger excess, but
+/// views show no interval next to the value of a single call.
 const MOST_DOUBT: f64 = 0.1;
 
 /// Whether a metric is the time of a clock that stops while the thread waits, divided by the

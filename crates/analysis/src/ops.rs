@@ -12,15 +12,16 @@
 //! ```
 //!
 //! A thread's calls are recorded when they end. So the calls inside of a call are those that began
-//! after its start, ended before it, and are not inside of another call yet. Finding them takes one
-//! pass over the pages, with the calls of the current tree in memory. An earlier pass
+//! after its start, were recorded before it, and are not inside of another call yet. Finding them
+//! takes one pass over the pages, with the calls of the current tree in memory. An earlier pass
 //! ([`OpTrees::new`]) collects the tasks of all threads and, for each page, the earliest start of
-//! any call in later pages, which shows when a tree is complete.
+//! any call in later pages. A tree is complete when no later call starts before the tree's end.
 //!
-//! A moment of a run (a call of an entry function) belongs to the run itself (before its first op
-//! and after its last one), to a gap between its ops, or to the self time of an op. Regions and
-//! tasks are part of their op. Therefore `duration = own + between + Σ self`, where the sum covers
-//! the ops of the run, and `own`, `between` and the ops of the runs inside of it.
+//! A run is a call of an entry function. Each moment of a run belongs to the run itself (`own`:
+//! before its first op and after its last one), to a gap between its ops (`between`), or to an op
+//! or run inside. Regions and tasks are part of their op. Therefore the duration of a run is the
+//! sum of `own`, `between` and all self times. The sum covers the ops of the run and, for runs
+//! inside of it, also their `own`, `between` and ops.
 
 mod rows;
 mod tasks;
@@ -38,7 +39,7 @@ use tasks::Tasks;
 /// Selects trees as a whole, by their outermost call.
 #[derive(Clone, Debug, Default)]
 pub struct OpFilter {
-    /// If set, only trees of this machine are selected.
+    /// If set, only trees of this virtual machine (or of PyTorch, named `torch`) are selected.
     pub machine: Option<String>,
     /// If set, only trees that began at this tick or later are selected.
     pub since: Option<u64>,
@@ -61,40 +62,41 @@ pub struct RunCall<'a> {
     pub op: OpId,
     /// Whether the run ended with an error.
     pub failed: bool,
-    /// The innermost op that had not returned, if the run failed inside of an op.
+    /// If the run failed inside of an op, the innermost op that had not returned.
     pub failed_op: Option<OpId>,
     /// The run's start.
     pub start: u64,
     pub duration: u64,
     /// The run's duration as it is used in sums, without the recorder's time.
     pub time: Amount,
-    /// The time from the call's start to the start of its first op; `None` without ops.
+    /// The time from the run's start to the start of its first op; `None` without ops.
     pub first_op: Option<u64>,
     /// The time between the run's ops.
     pub between: u64,
     /// The time before the first op and after the last one. Without ops, the whole duration.
     pub own: u64,
-    /// `between` as it is used in sums.
+    /// `between` as it is used in sums, without the recorder's time.
     pub between_time: Amount,
-    /// `own` as it is used in sums.
+    /// `own` as it is used in sums, without the recorder's time.
     pub own_time: Amount,
-    /// The number of calls directly inside whose counters were read.
+    /// Number of calls directly inside of the run for which counters were read.
     pub read_inside: u32,
     /// The value of each counter of the profile; `None` if not known.
     pub counters: &'a [Option<u64>],
-    /// The counters without those of the run's ops. They cover `own`, `between` and the
+    /// The counters without those of the run's ops. These counters cover `own`, `between` and the
     /// book-keeping ops.
     pub own_counters: &'a [Option<u64>],
     /// The run's parallel regions that belong to no op.
     pub regions: &'a [Region],
-    /// How the recorder chose the call to be timed, in a run with a budget.
+    /// In a run with a budget: how the recorder chose this call as one to be timed.
     pub drawn: Drawn,
 }
 
-/// A call of an op, or a range. Times are in ticks.
+/// A call of an op, or a range that the program marked with a name. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct OpCall<'a> {
-    /// The op's number among the visited ops, from 0. It is higher than that of the op around it.
+    /// The op's number among the visited ops, from 0. This number is higher than the number of the
+    /// op around it.
     pub number: u64,
     /// The number of the innermost run that contains the op.
     pub run: Option<u64>,
@@ -120,7 +122,7 @@ pub struct OpCall<'a> {
     pub time: Amount,
     /// The op's self time as it is used in sums.
     pub own_time: Amount,
-    /// The number of calls directly inside whose counters were read.
+    /// Number of calls directly inside of this call for which counters were read.
     pub read_inside: u32,
     /// Bytes of storage that the op allocated.
     pub storage: Option<u64>,
@@ -133,11 +135,12 @@ pub struct OpCall<'a> {
     /// For each counter, the sum over the op's tasks on other threads. `None` if a task or its
     /// value is missing. Empty for an op without regions.
     pub workers: &'a [Option<u64>],
-    /// Values of users' collectors, each as a key and the bits of the value.
+    /// Values of users' collectors (which measure values for each op), each as a key and the bits
+    /// of the value.
     pub values: &'a [(u32, u64)],
     /// The op's parallel regions.
     pub regions: &'a [Region],
-    /// How the recorder chose the call to be timed, in a run with a budget.
+    /// In a run with a budget: how the recorder chose this call as one to be timed.
     pub drawn: Drawn,
 }
 
@@ -189,8 +192,8 @@ pub struct Task {
     pub duration: u64,
     /// The value of each counter of the profile; `None` if not known.
     pub counters: Vec<Option<u64>>,
-    /// Whether the task is inside of another call of its thread, whose counters then include the
-    /// task's.
+    /// Whether the task is inside of another call of its thread. If so, the counters of that call
+    /// include those of the task.
     pub nested: bool,
 }
 
@@ -199,7 +202,7 @@ pub struct Task {
 pub enum Serial {
     /// Two tasks ran on one thread.
     Thread,
-    /// Two tasks of different threads ran on this CPU.
+    /// Two tasks ran one after the other on this CPU.
     Cpu(u32),
 }
 
@@ -226,7 +229,8 @@ pub struct OpTrees<'a> {
 }
 
 impl<'a> OpTrees<'a> {
-    /// Reads every page once. With `raw`, sums use the times as recorded.
+    /// Reads every page once. With `raw`, sums use the times as recorded, and the recorder's time
+    /// is not subtracted.
     pub fn new(profile: &'a Profile, raw: bool) -> Self {
         tasks::collect(profile, Brackets::new(profile, raw))
     }
@@ -236,7 +240,7 @@ impl<'a> OpTrees<'a> {
         self.first_tick
     }
 
-    /// Returns the losses found inside pages.
+    /// Returns the losses of recorded data that were found while reading the pages.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }

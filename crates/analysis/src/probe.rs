@@ -14,7 +14,8 @@
 //! ```
 //!
 //! All of this is processor time of the program's threads. So it is compared with processor time
-//! and with the time in dispatches, and not with wall time, in which idle workers only wait.
+//! and with the time in dispatches. It is not compared with wall time, because wall time includes
+//! time in which idle workers only wait.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -25,9 +26,9 @@
 //! | `announced` | the time in which PyTorch calls an observer, and the time of threads that wait meanwhile |
 //!
 //! The cost is computed with a model. It cannot be measured by comparing periods with and without
-//! probes: without a budget, every call must be recorded, so calls would be lost in periods without
-//! probes. A run with a budget can have such periods: PyTorch then does not announce its ops in
-//! some steps (`steps`).
+//! probes. Without a budget, every call must be recorded, so calls would be lost in periods without
+//! probes. A run with a budget can have such periods: in such a run, PyTorch does not announce its
+//! ops in some steps (`steps`).
 
 use std::collections::BTreeMap;
 
@@ -57,13 +58,13 @@ const FEWEST: u64 = 30;
 /// measured inside of the process; in separate measurements, it was 0.4 to 1.1 ms.
 const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 
-/// The cost of a call that is only counted, in ns: one decision, and one addition to a table. It is
-/// too short to be timed in the program.
+/// The cost of a call that is only counted, in ns: one decision, and one addition to a table. This
+/// time is too short to be measured in the program.
 const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 
 /// The estimated cost of recording one process, in ns of processor time, added up over its threads.
 /// With the budget 0, all calls were only counted. A recorded call is left out if its set of
-/// counters was not calibrated: the cost of another set cannot be used instead, because the cost
+/// counters was not calibrated. The cost of another set cannot be used instead, because the cost
 /// with and without counters differs by a factor of thirty.
 ///
 /// The interval of each part contains the true cost, as far as the causes of its error are known.
@@ -99,12 +100,12 @@ pub struct ProbeCost {
     /// The cost of the probe of one call in `uncounted`. `None` if it was not calibrated.
     pub uncounted_call_ns: Option<f64>,
     /// The time that a host (such as PyTorch or TVM's virtual machine) itself needs to announce
-    /// ops, that is, to call the recorder before and after each op. For a virtual machine of TVM,
-    /// the upper end of the interval includes the machine's step between two ops, which cannot be
-    /// separated from it. `None` if there is no such host, or if too few times are known.
+    /// ops: to call the recorder before and after each op. For a virtual machine of TVM, the upper
+    /// end of the interval includes the time of the machine's step between two ops, which cannot be
+    /// measured separately. `None` if there is no such host, or if too few times are known.
     pub way: Option<Estimate>,
-    /// Whether `way` comes from comparing steps of the program with and without announced ops. It
-    /// then includes the time of threads that waited meanwhile.
+    /// Whether `way` comes from comparing steps of the program with and without announced ops. If
+    /// so, it includes the time of threads that waited meanwhile.
     pub way_by_steps: bool,
     /// The processor time that threads of parallel regions used while they waited for a thread that
     /// was in the recorder. `None` if there are no such threads, if `way` includes this time, or if
@@ -121,8 +122,8 @@ pub struct ProbeCost {
     pub switched: Option<Estimate>,
     /// Number of context switches of threads that have counters.
     pub switches: u64,
-    /// The cost of flushing pages. Includes the last page of each thread if the process ended in an
-    /// orderly way.
+    /// The cost of flushing pages (blocks of recorded calls). Includes the last page of each thread
+    /// if the process ended in an orderly way.
     pub flush_ns: f64,
     /// The cost of attaching threads: opening counters, mapping pages, and calibrating.
     pub attach_ns: f64,
@@ -138,7 +139,8 @@ pub struct ProbeCost {
     pub process_ns: Option<f64>,
     /// Time in dispatches, added up over the process's threads.
     pub dispatch_ns: Option<f64>,
-    /// The values of an empty call, for the calibrated set of counters that most calls had.
+    /// The values of an empty call (of a function that does nothing), for the calibrated set of
+    /// counters that most calls had.
     pub empty_call: EmptyCall,
 }
 
@@ -156,7 +158,8 @@ impl ProbeCost {
         }
     }
 
-    /// Returns the part of the cost that grows with the number of timed calls.
+    /// Returns the cost without attaching threads and starting, which do not depend on the number
+    /// of calls.
     pub fn of_calls(&self) -> Estimate {
         sum([self.among_calls(), Estimate::exact(self.flush_ns)])
     }
@@ -176,8 +179,8 @@ impl ProbeCost {
     }
 
     /// Limits the cost to the processor time that the process used. If the estimate exceeds this
-    /// time, the machine must have been slower during the calibration than during the calls. Then
-    /// all calibrated parts are reduced by the same factor until the sum fits.
+    /// time, the machine must have been slower during the calibration than during the calls. In
+    /// this case, all calibrated parts are reduced by the same factor, so that the sum fits.
     fn within_what_was_used(mut self) -> Self {
         let (total, among) = (self.total().value, self.among_calls().value);
         let Some(all) = self.process_ns.filter(|all| total > *all && among > 0.0) else {
@@ -199,14 +202,15 @@ impl ProbeCost {
         self
     }
 
-    /// Returns the processor time of the program, including the cost of recording.
+    /// Returns the processor time of the process or, if that is not known, of its threads since
+    /// their first calls. It includes the cost of recording.
     pub fn used_ns(&self) -> Option<f64> {
         self.process_ns.or(self.cpu_ns)
     }
 
-    /// Returns the processor time of the program without the cost of recording: of the whole
-    /// process or, if that is not known, of its threads since their first calls. `None` if less
-    /// than a thousandth of the process's time is left.
+    /// Returns the processor time of the program without the cost of recording. This is the time of
+    /// the whole process or, if that is not known, of its threads since their first calls. `None`
+    /// if neither time is known, or if the estimated cost is nearly all of it.
     pub fn program_ns(&self) -> Option<f64> {
         match self.process_ns {
             Some(ns) => Some(ns - self.total().value).filter(|left| *left > ns / 1000.0),
@@ -269,7 +273,7 @@ fn cost(
         }
         flush_ns += flushing_ns(thread, line);
     }
-    // Calls for which no counter was read cost less.
+    // Calls for which no counter was read cost less, so they have a bracket of their own.
     let timing = bracket(profile, process, 0, in_place).or_else(|| only_timed(profile, process));
     let (mut calls, mut uncounted, mut readings) = (0, 0, 0);
     let (mut ticks, mut calibrated) = (Estimate::exact(0.0), 0.0);
@@ -308,8 +312,8 @@ fn cost(
         empty_call.placed(profile, place)
     });
     let probes = ticks.times(line.ns_per_tick());
-    // Most calls that are only counted are counted by a stub. For the others, the recorder measured
-    // the cost itself.
+    // Most calls that are only counted are counted by a stub (a short piece of code in front of the
+    // function). For the others, the recorder measured the cost itself.
     let told = of.spent.iter().map(|spent| spent.told_calls).fold(0, u64::saturating_add);
     let told_ns: f64 = of.spent.iter().map(|spent| spent.told_ns as f64).sum();
     let told_ns = Estimate { value: told_ns, low: 0.5 * told_ns, high: 1.5 * told_ns };
@@ -364,8 +368,9 @@ fn cost(
 }
 
 /// Returns the time that a host needs to announce ops. In a virtual machine, no code of the program
-/// runs between two ops: the machine calls the instrument (the recorder's callback) twice, and
-/// steps to the next op. `outside` is the part of a bracket in this time, in ticks.
+/// runs between two ops. The machine only calls the instrument (the recorder's callback) twice, and
+/// steps to the next op. `outside` is the part of a bracket that is in the time between two ops, in
+/// ticks.
 fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> Option<Estimate> {
     let mut hosts = profile.processes.get(process)?.seen_hosts();
     if hosts.any(|host| host.program_between_ops) {
@@ -376,8 +381,8 @@ fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> O
     Some(Estimate { value: ns * OF_GAP, low: 0.5 * ns, high: ns })
 }
 
-/// The part of the time between two ops, without brackets, in which the machine calls the
-/// instrument. Measured with TVM 0.27 and tiny ops.
+/// The part of the time between two ops, without brackets, in which the virtual machine calls the
+/// instrument. It was measured with TVM 0.27 and tiny ops.
 const OF_GAP: f64 = 0.8;
 
 /// Returns the processor time that a thread used to flush pages, from the end of one page to the
@@ -426,8 +431,8 @@ fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
         false => (0, Some(Estimate::exact(0.0))),
         true => {
             // With a budget, counters are open around the calls that were chosen for them. It is
-            // not known how many of the switches happened during these calls. They are few, so the
-            // value is 0.
+            // not known how many of the switches happened during these calls. These switches are
+            // few, so the value is 0.
             let is_whole = profile.manifest.budget.is_none();
             let range = |[low, value, high]: [f64; 3]| Estimate {
                 value: if is_whole { value } else { 0.0 },

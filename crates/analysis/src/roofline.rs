@@ -7,11 +7,12 @@
 //!  least = max(flop / peak, bytes / bandwidth)
 //! ```
 //!
-//! where *peak* and *bandwidth* are the highest rates of as many cores as threads worked on the
-//! call. *Bandwidth* is the rate of the nearest level of memory that has room for all bytes of the
-//! call. An op is *compute* bound if the first term is larger, and *memory* bound otherwise. `least
-//! / duration` is the op's part of the roof: in the usual picture of operations per second over
-//! operations per byte, the op's height divided by the height of the roof above it.
+//! where *peak* and *bandwidth* are the highest rates of as many cores as there were threads
+//! working on the call. *Bandwidth* is the rate of the nearest level of memory that has room for
+//! all bytes of the call. An op is *compute* bound if the first term is larger, and *memory* bound
+//! otherwise. `least / duration` is the part of the roof that the op reaches. In the usual picture
+//! of operations per second over operations per byte, it is the op's height divided by the height
+//! of the roof above it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -29,7 +30,7 @@ use crate::work::{Number, Rules, Work};
 /// The roofs of a machine: its highest measured rates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roofs {
-    /// Number of cores that worked at the same time in the measurement with all cores.
+    /// Number of cores that worked at the same time when all cores were measured together.
     pub cores: u32,
     /// The highest numbers of operations per second, by kind of number and number of cores.
     pub peaks: Vec<Peak>,
@@ -60,7 +61,7 @@ pub struct Bandwidth {
     pub rate: f64,
 }
 
-/// A level of memory: the number of a cache, or `None` for main memory.
+/// A level of memory: the number of a level of caches, or `None` for main memory.
 pub type Level = Option<u32>;
 
 /// A level of caches.
@@ -73,8 +74,10 @@ pub struct Cache {
     pub instances: u32,
 }
 
-/// Returns the highest rate of `threads` threads on a machine with `cores` cores: the rate of one
-/// core times the number of cores that the threads use, but at most the rate of all cores.
+/// Returns the highest rate of `threads` threads on a machine with `cores` cores. With fewer
+/// threads than cores, this is the rate of one core times the number of threads, but at most the
+/// rate of all cores. Otherwise, it is the rate that was measured with all cores or, if that is not
+/// known, the rate of one core times the number of cores.
 fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) -> Option<f64> {
     let (mut one, mut all) = (None, None);
     for (of, rate) in values.filter(|(_, rate)| *rate > 0.0) {
@@ -98,7 +101,8 @@ impl Roofs {
         of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
     }
 
-    /// Returns the highest number of bytes per second for this many threads.
+    /// Returns the highest number of bytes per second for this level of memory and this many
+    /// threads. `None` if it was not measured.
     pub fn bandwidth(&self, level: Level, threads: u32) -> Option<f64> {
         let of = self.bandwidths.iter().filter(|bandwidth| bandwidth.level == level);
         of_cores(of.map(|bandwidth| (bandwidth.cores, bandwidth.rate)), threads, self.cores)
@@ -122,7 +126,7 @@ model::named! {
     pub enum Holds {
         /// Moving the op's bytes takes longer than its operations.
         Memory = "memory",
-        /// The op's operations take longer than its bytes.
+        /// The op's operations take longer than moving its bytes.
         Compute = "compute",
     }
 }
@@ -132,8 +136,8 @@ model::named! {
 pub struct Roof {
     /// What limits the op.
     pub holds: Holds,
-    /// The level of memory that the op's bytes come from. If memory limits the op, the roof is its
-    /// bandwidth.
+    /// The nearest level of memory that has room for the op's bytes. If memory limits the op, the
+    /// roof is the bandwidth of this level.
     pub level: Level,
     /// The shortest possible time of one call, in ns.
     pub least_ns: f64,
@@ -142,23 +146,26 @@ pub struct Roof {
     pub part: f64,
 }
 
-/// An op, or a dispatch, with its work and its roof.
+/// A row of [`roofline`]: an op, or a function of IREE with all its dispatches, with its work and
+/// its roof.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// The op's name.
     pub name: String,
     /// The op's arguments, as far as they were recorded.
     pub arguments: String,
-    /// Number of outermost calls, or of dispatches.
+    /// Number of the op's calls that are not inside of another call of the same op, or of the
+    /// function's dispatches.
     pub calls: u64,
     pub dispatches: Option<u64>,
-    /// The time of all these calls, in ns. A dispatch takes from the start of its first workgroup
-    /// to the end of its last one.
+    /// The time of all these calls, in ns. The time of a dispatch is from the start of its first
+    /// workgroup to the end of its last one.
     pub ns: f64,
-    /// The number of threads that worked on each call.
+    /// The mean number of threads that worked on a call or could work on a dispatch, rounded.
     pub threads: u32,
     pub work: Work,
-    /// The roof above the row. `None` if the row's work or the rates of the machine are not known.
+    /// The roof above the op or function. `None` if the row's work or the rates of the machine are
+    /// not known.
     pub roof: Option<Roof>,
 }
 
@@ -191,7 +198,7 @@ impl Placed {
     }
 
     /// Returns the value of a metric that is bound to [`WORK_COUNTERS`]. `None` if the metric uses
-    /// work that is not known, or is not defined.
+    /// work that is not known, or if its value is not defined (such as 0 / 0).
     pub fn metric(&self, metric: &Bound) -> Option<f64> {
         let calls = self.calls as f64;
         let sums = [self.work.flop, self.work.bytes].map(|each| each.map(|each| each * calls));
@@ -250,13 +257,14 @@ pub fn roofline(
 /// The ops that no row of [`roofline`] includes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unplaced {
-    /// The share of these ops in all self times, from 0 to 1.
+    /// The part of all self times that these ops take, from 0 to 1.
     pub share: f64,
     /// The ops, as [`Key::Op`] or [`Key::Unknown`], the most time first.
     pub ops: Vec<Key>,
 }
 
-/// Returns the ops without a row. `summary` must be by op. `None` if all ops have a row.
+/// Returns the ops of `summary` that have no row in `placed`. The rows of `summary` must be ops.
+/// `None` if all ops have a row.
 pub fn unplaced(profile: &Profile, summary: &Summary, placed: &[Placed]) -> Option<Unplaced> {
     let known: HashSet<&str> = placed.iter().map(|row| row.name.as_str()).collect();
     let is_known = |key: Key| match key {
@@ -373,8 +381,8 @@ fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         .collect()
 }
 
-/// Converts an op from a recording of PyTorch's profiler, which does not contain the size of the
-/// op's numbers.
+/// Converts an op from a recording of PyTorch's profiler. Such a recording does not contain the
+/// type of the op's numbers.
 fn of_recording(row: &ShapeRow) -> Option<Placed> {
     let flop = row.flops? as f64 / row.calls.max(1) as f64;
     (row.total_ns > 0).then(|| Placed {

@@ -3,9 +3,9 @@
 //!
 //! A rule does not fire if less than its threshold is at stake, or if the data that it needs was
 //! not recorded. Rules about dispatches do not fire if other threads took the CPU from a thread of
-//! the program for too long ([`CROWDED`]). Rules about dispatches of IREE are computed from the
-//! sites of the program ([`crate::sites()`]). The idle time of workers in a site counts for one
-//! rule, the first of these that holds:
+//! the program for too long ([`CROWDED`]). These rules are computed from the sites: the places in
+//! the program that launch dispatches of IREE ([`crate::sites()`]). The idle time of workers in a
+//! site's dispatches counts for one rule, the first of these that holds:
 //!
 //! ```text
 //!  fewer workgroups than workers ───────────────────────► too few workgroups
@@ -24,38 +24,40 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 use crate::threads::threads_of_program;
 
-/// A rule about workers or memory fires if at least this part of the wall time is at stake.
+/// The rules about workers and about stalls for memory only fire if at least this part of the wall
+/// time is at stake. The rule about fresh memory can also fire with less (see [`FAULTS`]).
 pub const WORTH: f64 = 0.1;
-/// "Most" of the wall time means at least this part.
+/// The rules about time between dispatches or runs fire if this time is at least this part of the
+/// wall time.
 pub const MOST: f64 = 0.5;
 /// The rule about the data loader fires if waiting for data takes at least this part of the wall
 /// time.
 pub const LOADING: f64 = 0.05;
-/// The rule about `.item()` fires if its calls, without the gaps around them, take at least this
-/// part of the wall time.
+/// The rule about `.item()` only fires if its calls, without the gaps around them, take at least
+/// this part of the wall time.
 pub const ITEMS: f64 = 0.01;
-/// The rule about `.item()` fires if there are at least this many calls.
+/// The rule about `.item()` only fires if there are at least this many calls.
 pub const ITEM_CALLS: u64 = 1_000;
-/// The rule about imbalance fires if the busiest worker takes at least this many times as long as
-/// with evenly divided work.
+/// The rule about imbalance only fires if the busiest worker takes at least this many times as long
+/// as with evenly divided work.
 pub const IMBALANCE: f64 = 1.3;
-/// Workgroups that take less time than this, in ns, count as small.
+/// Workgroups whose mean time is less than this, in ns, count as small.
 pub const SMALL_NS: f64 = 2_000.0;
-/// The rule about memory fires if at least this part of the cycles are stalls for memory.
+/// The rule about memory only fires if at least this part of the cycles are stalls for memory.
 pub const STALLED: f64 = 0.5;
-/// The least time that a page fault takes, in ns. From published measurements on Linux on x86-64:
+/// The least time that a page fault takes, in ns. Published measurements on Linux on x86-64 found
 /// 0.25 µs for a page that only has to be cleared, and much more in virtual machines.
 pub const FAULT_NS: f64 = 250.0;
 
-/// The rule about fresh memory fires if page faults take at least this part of an op's time (of its
-/// processor time, if known). The part is small, because a fault can take several times
-/// [`FAULT_NS`].
+/// With less than [`WORTH`] at stake, the rule about fresh memory only fires if page faults take at
+/// least this part of an op's time (of its processor time, if known). The part is small, because a
+/// fault can take several times [`FAULT_NS`].
 pub const FAULTS: f64 = 0.05;
-/// Because of [`FAULTS`], the rule about fresh memory only fires for ops that take at least this
-/// part of the wall time.
+/// With less than [`WORTH`] at stake, the rule about fresh memory only fires for ops that take at
+/// least this part of the wall time.
 pub const FAULTS_OP: f64 = 0.02;
 /// The rule about fresh memory only fires if at least this part of the op's calls have page faults.
-/// First calls do not count.
+/// The op's first call on each thread does not count.
 pub const FAULTS_CALLS: f64 = 0.01;
 
 /// If the kernel gave the CPU to other threads for at least this part of a thread's time in calls,
@@ -64,7 +66,7 @@ pub const CROWDED: f64 = 0.2;
 
 /// A cause that holds a program back, with the evidence. Times are in ns. `efficiency` and
 /// `stalled` are parts from 0 to 1. `counter` is the index of a counter of the run. `workgroups` is
-/// the mean number in a dispatch.
+/// the mean number of workgroups in a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are named after what the variants and this comment say")]
 pub enum Rule {
@@ -78,23 +80,25 @@ pub enum Rule {
     WorkersWait { site: OpId, efficiency: f64 },
     /// A site's dispatches have fewer workgroups than there are workers.
     FewWorkgroups { site: OpId, workgroups: f64, workers: usize },
-    /// A site's workgroups take so little time that handing them out costs as much. `mean_ns` is
-    /// their mean time.
+    /// A site's workgroups take so little time that handing them out may cost as much time as their
+    /// work. `mean_ns` is their mean time.
     SmallWorkgroups { site: OpId, mean_ns: f64, efficiency: f64 },
     /// In a site's dispatches, one worker does much more work than the others.
     Imbalance { site: OpId, imbalance: f64 },
     /// In most cycles of an op, the processor waits for memory. `counter` counts such cycles, and
     /// `stalled` is their part of all cycles.
     MemoryBound { op: Key, counter: usize, stalled: f64 },
-    /// An op touches fresh memory again and again. `mean` is the mean number of page faults in a
-    /// call, and `calls` is the part of the calls that have page faults. The faults take at least
-    /// `part` of the op's time (of its processor time, if `of_cpu`).
+    /// Again and again, an op touches fresh memory: pages that the operating system has to provide
+    /// first. `mean` is the mean number of page faults in a call, and `calls` is the part of the
+    /// calls that have page faults. The faults take at least `part` of the op's time (of its
+    /// processor time, if `of_cpu`).
     FreshMemory { op: Key, counter: usize, mean: f64, calls: f64, part: f64, of_cpu: bool },
     /// The program waits for its data loader. `calls` is how often it waits, and `mean_ns` is the
     /// mean wait.
     DataLoader { op: Key, calls: u64, mean_ns: f64 },
     /// `.item()` is called often. `around_ns` is the sum of the gaps right before and after its
-    /// calls. Python works for the calls in these gaps, so the gaps are at stake as well.
+    /// calls. Some of Python's work for the calls is done in these gaps, so the gaps are at stake
+    /// as well.
     Items { op: Key, calls: u64, mean_ns: f64, around_ns: f64 },
 }
 
@@ -106,7 +110,8 @@ pub struct Fired {
     /// The part of the wall time that is at stake, from 0 to 1.
     pub share: f64,
     /// The wall time, in ns: the lifetime of the thread that lived longest, added up over
-    /// processes. With several passes, the mean over the passes.
+    /// processes. With several passes (repetitions of the program with other counters), the mean
+    /// over the passes.
     pub wall_ns: f64,
 }
 
@@ -118,7 +123,8 @@ impl Fired {
 }
 
 /// Returns the rules that fire, the most time at stake first. `sites` are the profile's dispatch
-/// sites; `None` if there are none. `summary` must be by op, and without a filter.
+/// sites; `None` if there are none. The rows of `summary` must be ops, and the summary must have
+/// been made without a filter.
 pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec<Fired> {
     let wall = wall_ns(profile, summary);
     if wall <= 0.0 || summary.sampled.is_some() {
@@ -128,7 +134,8 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     let ns_per_tick = profile.timeline.ns_per_tick();
     let taken = |of: &Preempted<'_>| of.in_calls_ns >= CROWDED * of.thread.dispatch_ns;
     let crowded = summary.preempted(profile).iter().any(taken);
-    // In a crowded run, gaps and idle workers may only show that threads had no CPU.
+    // If other threads took the CPU from a thread for too long (`crowded`), gaps and idle workers
+    // may have no other cause.
     if let Some(sites) = sites.filter(|_| !crowded) {
         between(sites, wall, ns_per_tick, &mut found);
         workers(sites, wall, ns_per_tick, &mut found);
@@ -147,7 +154,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     found
 }
 
-/// Returns how long the program ran, as [`Fired::wall_ns`].
+/// Returns the program's wall time in ns, as [`Fired::wall_ns`] defines it.
 fn wall_ns(profile: &Profile, summary: &Summary) -> f64 {
     let mut of_process = vec![0f64; profile.processes.len()];
     for thread in threads_of_program(profile, &summary.threads) {
@@ -171,7 +178,8 @@ fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
         let mean_ns = (run.busy + run.between) * ns_per_tick;
         (Rule::BetweenRuns { runs: run.runs, before, mean_ns }, before.total.min(idle))
     });
-    // Gaps inside of runs are not between runs, so this rule does not include them.
+    // If the gaps between runs of the model alone take most of the time, only the more specific
+    // `BetweenRuns` fires.
     if let Some((rule, ns)) = run.filter(|(_, ns)| *ns >= MOST * wall) {
         return fire(rule, ns, wall, MOST, found);
     }
@@ -182,8 +190,8 @@ fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     fire(rule, before.total.min(idle), wall, MOST, found);
 }
 
-/// For each rule, adds up the time at stake over all sites for which it holds. The evidence is the
-/// site with the most time at stake.
+/// Checks the rules about workers. The time at stake of such a rule is the sum over all sites for
+/// which the rule holds. The evidence is the site with the most time at stake.
 fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     let mut at_stake: [(f64, f64, Option<Rule>); 4] = [(0.0, 0.0, None); 4];
     for site in &sites.rows {
@@ -201,7 +209,8 @@ fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     }
 }
 
-/// Returns the rule that holds for a site: its index, the rule, and the ticks at stake.
+/// Returns the rule that holds for a site. The first value is the rule's index in the array
+/// `at_stake` of [`workers`], and the last is the time at stake, in ticks.
 fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
     let (op, efficiency) = (site.op, site.efficiency);
     if efficiency <= 0.0 || site.wall <= 0.0 || site.dispatches == 0 || site.workgroups == 0 {
@@ -254,7 +263,7 @@ fn named(
     }
 }
 
-/// Returns the name of a counter without its modifiers.
+/// Returns the name of a counter without modifiers such as `:u`.
 fn plain(name: &str) -> &str {
     name.split(':').next().unwrap_or(name)
 }
@@ -280,10 +289,11 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
     }
 }
 
-/// Finds ops that have page faults not only in their first calls, if the faults take much of the
-/// wall time or of the op's time. Page faults are averaged over all calls, because possibly only a
-/// few calls of an op have large arguments. `wall` is the sum over all passes, like the sums of
-/// counters.
+/// Finds ops that have page faults even after their first call on a thread, if these faults take
+/// much of the wall time or of the op's time. The mean number of page faults includes calls without
+/// any, because possibly only a few calls of an op have large arguments. `wall` is added up over
+/// all passes (repetitions of the program with other counters), because the sums of counters are,
+/// too.
 fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
     let counters = &profile.manifest.counters;
     let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");
@@ -291,7 +301,7 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
     let clock = (0..counters.len()).find(|at| is_clock_of_threads(profile, *at));
     let value = |row: &Row, at: usize| row.counters.get(at).copied().flatten();
     // Returns the time of an op's calls, and whether it is processor time. The page faults of a
-    // call include those of the calls inside, so the time does, too.
+    // call include those of calls inside of it, so its time must include these calls, too.
     let own = |row: &Row, calls: u64| match clock.and_then(|at| value(row, at)) {
         Some(on_cpu) if on_cpu.calls == calls => (on_cpu.value.value, true),
         _ => {
@@ -309,8 +319,8 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
         let ns = faults * FAULT_NS;
         ns >= WORTH * wall || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
     };
-    // Ops with too few page faults in all are left out, so that the single calls of most ops need
-    // not be read.
+    // Ops whose calls have too few page faults altogether are left out, so that their calls need
+    // not be read one by one.
     let many = |row: &&Row| {
         let of = value(row, counter);
         of.is_some_and(|of| of.calls >= 10 && is_much(of.value.value, row, of.calls))

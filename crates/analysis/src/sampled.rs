@@ -1,6 +1,6 @@
-//! Estimates runs with a budget (`run --budget`), in which all calls were counted and some were
-//! timed. A call is *drawn* if it was chosen at random to be timed. The first calls of an op are
-//! timed anyway, so they are not drawn.
+//! Makes estimates for runs with a budget for the cost of recording (`run --budget`). In such a
+//! run, only some calls are timed, and the others are only counted. A call is *drawn* if it was
+//! chosen at random to be timed. The first calls of an op are timed anyway, so they are not drawn.
 //!
 //! ```text
 //!  Profile ─ pages of each thread, in order ─► Unit: strata per thread and export ─┐
@@ -10,17 +10,18 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`strata`] | estimates the sum over all calls of one thread and op, with its interval |
-//! | [`pool`] | adds up strata, and decides whether the drawn calls suffice for an estimate and an interval |
-//! | `weights` | the number of calls that each timed call represents |
+//! | [`pool`] | adds up the sums of a row's threads and ops, and decides whether the drawn calls suffice for an estimate and an interval |
+//! | `weights` | computes the number of calls that each timed call represents |
 //! | `by_step` | estimates numbers of calls that were counted only in some steps of the program |
 //! | `collect` | reads a profile, and adds up the calls of each row |
-//! | [`tail`] | rare slow calls, estimated from the samples of all ops together |
-//! | [`quantile`] | quantiles of values with weights |
-//! | `values` | estimates of rows and of a run |
+//! | [`tail`] | estimates from the samples of all ops how much rare slow calls add to the variance |
+//! | [`quantile`] | computes quantiles of values with weights |
+//! | `values` | defines the estimates of rows and of a run |
 //!
-//! Numbers of calls are exact, unless a host announced its calls only in some steps of the program.
-//! Sums, means and shares are estimates with an interval. Numbers that cannot be estimated from the
-//! timed calls are missing: see docs/sampling.md.
+//! Numbers of calls are exact, unless a host (a runtime such as PyTorch) announced its calls only
+//! in some steps (iterations) of the program. Sums, means and shares are estimates, with an
+//! interval if enough calls were drawn. Numbers that cannot be estimated from the timed calls are
+//! missing: see docs/sampling.md.
 
 mod by_step;
 mod collect;
@@ -50,26 +51,29 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
     let timed = sampled.timed.max(1) as f64;
     let complete = sampled.calls == Some(sampled.timed);
     if let Some(calls) = sampled.calls.filter(|_| !complete) {
-        // `taken` is the time that was subtracted from the timed calls, so it is scaled to all
-        // calls.
+        // `taken` is the recorder's time that was subtracted from the timed calls, so it is scaled
+        // to all calls.
         let each = calls as f64 / timed;
         if let Some(taken) = &mut row.taken {
             (taken.total, taken.own) = (taken.total.times(each), taken.own.times(each));
         }
         if let Some(total) = sampled.total {
             row.total = widened(total, row.taken.map(|taken| taken.total));
-            // The self time of calls is known only if no other calls are inside of them.
+            // The self time is the total time if the row's calls have no other calls inside.
+            // Otherwise, the self time is not known (`self_known`).
             row.own = row.total;
         }
         row.calls = calls;
         row.inner = 0;
     }
     if !complete {
-        // The workgroup is known only for timed calls.
+        // Dispatches are counted by the workgroup ids of their calls, and a call that was only
+        // counted has no known id.
         row.dispatches = None;
     }
-    // The sample has no values for rows by CPU, or for ops and threads without a drawn call. Even
-    // if all calls of a row were timed, counters may have been read in too few of them.
+    // Counters whose sum could not be estimated are removed: all of them in rows by CPU, and
+    // counters that were read in too few calls. Counters are not read in all timed calls, so they
+    // may be missing even if all calls of the row were timed.
     let known = |i: usize| sampled.counters.get(i).is_some_and(Option::is_some);
     let counters = row.counters.iter_mut().enumerate();
     counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
@@ -101,7 +105,8 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
 pub(crate) fn widened(total: Estimated, taken: Option<Estimate>) -> Estimate {
     let of_sample = total.interval.unwrap_or(Estimate::exact(total.value));
     let taken = taken.unwrap_or_default();
-    // `taken` is already subtracted from the value, so only its uncertainty is added.
+    // The recorder's time is already subtracted from `total`, so only the uncertainty of this time
+    // is added.
     of_sample.minus(Estimate {
         value: 0.0,
         low: taken.low - taken.value,

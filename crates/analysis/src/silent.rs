@@ -1,5 +1,6 @@
-//! Finds threads of a program that made no recorded call. The profile has no pages of such threads,
-//! but their processor time, which the recorder in the process reads when the process ends.
+//! Finds the threads that made no recorded call. The profile has no recorded calls of such threads.
+//! But it has their processor time, because the recorder in the process reads it when the process
+//! or the recording session ends.
 
 use std::collections::HashSet;
 
@@ -7,8 +8,9 @@ use profile::{Profile, Thread};
 
 use crate::threads::ThreadTime;
 
-/// Processor time below this, in ns, is not reported for threads that ended before the process:
-/// this time is a difference of numbers that were not read at the same moment.
+/// For threads that ended before their process, less processor time than this, in ns, is not
+/// reported. Such a time is computed as a difference of numbers that were not read at the same
+/// moment.
 const LEAST_NS: f64 = 1e6;
 
 /// One thread without calls, or all such threads that ended before their process.
@@ -16,16 +18,18 @@ const LEAST_NS: f64 = 1e6;
 pub struct SilentThread {
     /// Process index.
     pub process: usize,
-    /// The kernel's id and the name of the thread. `None` stands for all threads without calls that
-    /// ended before the process.
+    /// The operating system's id of the thread, and its name. `None` stands for all threads without
+    /// calls that ended before the process.
     pub thread: Option<(u32, String)>,
-    /// Processor time in ns, from the thread's start to the end of the process or session.
+    /// Processor time in ns, from the start of the thread. It includes nothing after the end of the
+    /// process or of the recording session.
     pub cpu_ns: f64,
 }
 
 /// Returns the threads without calls, for all processes that have calls. In each process, the
-/// thread with the most processor time comes first. Threads of a process that did not end in an
-/// orderly way are left out, because their times are not known.
+/// threads are sorted by processor time, the most first. Last comes the entry for threads that
+/// ended before the process. Threads of a process that did not end in an orderly way are left out,
+/// because their times are not known.
 pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThread> {
     let mut all = Vec::new();
     let mut processes: Vec<usize> = threads.iter().map(|thread| thread.process).collect();
@@ -33,8 +37,10 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     for process in processes {
         let of = &profile.processes[process];
         let Some(at_end) = &of.thread_times else { continue };
-        // The events of plugins in the same process are stored in separate parts of the profile.
-        // Processes of other machines or runs may have the same ids as this process.
+        // Plugins can record calls in this process, and `profile.processes` has separate entries
+        // for them. So the threads of all entries of this process are collected. `member` and
+        // `pass` are compared, too, because processes of other machines or runs may have the same
+        // ids.
         let key = |p: &profile::Process| (p.member, p.pass, p.id.of_process());
         let same = profile.processes.iter().filter(|p| key(p) == key(of));
         let called: HashSet<u32> = same.flat_map(|p| &p.threads).map(|t| t.tid).collect();
@@ -62,8 +68,9 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     all
 }
 
-/// Returns the processor time of a thread that has ended, since its start. `None` if its last page
-/// has no end, or was written by an older version.
+/// Returns the processor time of a thread that has ended, from its start to its end. `None` if the
+/// thread's last page (block of recorded calls) was not finished, or was written by an older
+/// version.
 fn life_ns(thread: &Thread) -> Option<f64> {
     Some(thread.headers().next_back()?.usage_end?.cpu_ns as f64)
 }

@@ -1,5 +1,5 @@
-//! Assembles dispatches of IREE from their workgroups, and finds the sites of the program that
-//! launch them.
+//! Assembles dispatches of IREE from their workgroups, and finds the sites: the places in the
+//! program that launch these dispatches.
 //!
 //! ```text
 //!  worker 0   ├ 0 ┤├ 2 ┤├──── 4 ────┤      ├ 0 ┤├ 1 ┤
@@ -7,18 +7,18 @@
 //!             ├──── dispatch 0 ─────┤ gap   ├ dispatch 1 ┤
 //! ```
 //!
-//! Workgroups are assigned to dispatches by [`profile::dispatch`], so sites, timelines and exports
-//! show the same dispatches.
+//! Workgroups are assigned to dispatches by [`profile::dispatch`], so sites, timelines and exported
+//! files show the same dispatches.
 //!
-//! **Sites.** A model makes the same dispatches in each of its runs. The shortest sequence of
-//! functions whose repetition makes up the end of a process's dispatches is one iteration, and each
-//! position in this sequence is a site. Dispatches before the first iteration have sites without a
-//! position, one for each function. If dispatches can run at the same time, they can swap
+//! **Sites.** A model makes the same dispatches in each of its runs. One iteration is the shortest
+//! sequence of functions that, when it is repeated, makes up the end of a process's dispatches.
+//! Each position in this sequence is a site. Dispatches before the first iteration have sites
+//! without a position, one for each function. If dispatches can run at the same time, they can swap
 //! positions, so no sequence repeats exactly. Then the number of iterations is assumed to be the
 //! greatest common divisor of the functions' numbers of dispatches.
 //!
-//! The calls of a thread are read page by page. So one page of each thread is in memory, and 76
-//! bytes for each dispatch.
+//! The calls of a thread are read page by page (in blocks of recorded calls). So the analysis needs
+//! memory for one page of each thread, and 76 bytes for each dispatch.
 
 mod assemble;
 mod period;
@@ -40,17 +40,18 @@ use period::positions;
 pub struct Site {
     pub op: OpId,
     /// The site's index among the dispatches of one iteration. `None` for dispatches before the
-    /// first iteration, and if a long program does not repeat itself.
+    /// first iteration, and if a process with many dispatches does not repeat any sequence.
     pub position: Option<u32>,
     /// The number of dispatches of one iteration, if the site has a position.
     pub of: Option<u32>,
     pub dispatches: u64,
     /// Number of workgroups of the site's dispatches.
     pub workgroups: u64,
-    /// Number of threads that ran workgroups; with several processes, the largest of their numbers.
+    /// Number of threads that ran workgroups; with several processes, the largest number in one
+    /// process.
     pub workers: usize,
-    /// Number of dispatches with missing workgroups. Their times are from the first to the last
-    /// recorded workgroup.
+    /// Number of dispatches with missing workgroups. The times of such dispatches are from the
+    /// first to the last recorded workgroup.
     pub incomplete: u64,
     /// Sum of the wall times of the dispatches, as recorded: each from the start of the first
     /// workgroup to the end of the last one.
@@ -59,23 +60,25 @@ pub struct Site {
     pub mean: f64,
     /// The shortest and the longest wall time of a dispatch.
     pub range: [f64; 2],
-    /// Quantiles of the time of a dispatch, without the time that the recorder added.
+    /// For each dispatch, the durations of its workgroups are added up, without the time that the
+    /// recorder added. These are the quantiles of the sums.
     pub dispatch: DispatchTimes,
     /// Sum of the durations of all workgroups, without the time that the recorder added.
     pub sum: f64,
     /// How busy the workers were in the dispatches, from 0 to 1: `sum` divided by `wall`, and by
     /// the number of the process's threads that ran workgroups.
     pub efficiency: f64,
-    /// The time of the busiest worker of each dispatch, divided by the time that each worker would
-    /// have with equally divided work. 1 means that the work is balanced. A dispatch with a single
-    /// workgroup counts as balanced, because it cannot be divided.
+    /// The time of the busiest worker in each dispatch, added up over the dispatches. It is divided
+    /// by the same sum for equally divided work, so 1 means that the work is balanced. A dispatch
+    /// with a single workgroup counts as balanced, because it cannot be divided.
     pub imbalance: f64,
     /// The gaps before the site's dispatches.
     pub before: Before,
 }
 
-/// The gaps before some dispatches, in which the process is in no dispatch. The first dispatch of a
-/// process has no gap. Times are in ticks, unless a user of this type documents another unit.
+/// The gaps before some dispatches. In a gap, no dispatch of the process is running. The first
+/// dispatch of a process has no gap. Times are in ticks, unless a user of this type documents
+/// another unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Before {
     /// Number of the gaps.
@@ -99,8 +102,8 @@ impl Before {
         }
     }
 
-    /// Divides the sum and the number of gaps by the number of passes over which they were added
-    /// up.
+    /// Divides the sum and the number of gaps by the number of passes (repetitions of the program
+    /// with other counters) over which they were added up.
     fn be_mean_of(&mut self, passes: u64) {
         self.times = self.times.saturating_add(passes / 2) / passes;
         self.total /= passes as f64;
@@ -133,7 +136,8 @@ impl Pauses {
     }
 }
 
-/// Quantiles over dispatches of the sum of the durations of their workgroups, in ticks.
+/// For each of several dispatches, the durations of its workgroups are added up. These are
+/// quantiles of the sums, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DispatchTimes {
     /// The shortest dispatch.
@@ -152,7 +156,8 @@ impl DispatchTimes {
 }
 
 impl Site {
-    /// Divides the sums by the number of passes over which they were added up.
+    /// Divides the sums by the number of passes (repetitions of the program with other counters)
+    /// over which they were added up.
     fn be_mean_of(&mut self, passes: u64) {
         let of = |count: u64| count.saturating_add(passes / 2) / passes;
         self.dispatches = of(self.dispatches);
@@ -172,22 +177,24 @@ impl Site {
 /// The sites of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
-    /// The sites in the order of the program. Sites without a position come first.
+    /// The sites, sorted by position. If processes repeat different sequences of dispatches, each
+    /// sequence is sorted by itself. Sites without a position come before the others.
     pub rows: Vec<Site>,
     /// The time in which any dispatch was running, in ticks, added up over processes.
     pub busy: f64,
     pub dispatches: u64,
     /// The gaps before all dispatches.
     pub before: Before,
-    /// For each function, named as in a table by op: the times of its dispatches at all sites.
+    /// For each function: the times of its dispatches at all sites. The key is the op that stands
+    /// for the function in a table by op.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
-    /// The parts of the time that more threads could shorten, and the others.
+    /// The parts of the program's time, by whether more threads could shorten them.
     pub room: Room,
 }
 
 /// The time from the first dispatch to the end of the last one, divided into parts. Times are in
-/// ticks, as recorded, and added up over processes. If dispatches overlap, the time belongs to the
-/// one that began first.
+/// ticks, as recorded, and added up over processes. If dispatches overlap, their common time
+/// belongs to the one that began first.
 ///
 /// ```text
 ///  2 workers    ├ a ┤     ├ b ┤├── c ──┤
@@ -210,7 +217,7 @@ pub struct Room {
     pub few: f64,
     /// The part in dispatches with more workgroups than workers.
     pub many: f64,
-    /// Number of workers; with several processes, the largest of their numbers.
+    /// Number of workers; with several processes, the largest number in one process.
     pub workers: usize,
     /// How busy the workers were in dispatches, from 0 to 1.
     pub efficiency: f64,
@@ -250,8 +257,8 @@ impl Sites {
         (all > 0.0).then(|| site.wall / all)
     }
 
-    /// Computes the mean run of the model, if each iteration is one run. `None` without two
-    /// iterations, or if the program's processes repeat different dispatches.
+    /// Computes the mean run of the model. Each iteration is taken as one run. `None` if there are
+    /// fewer than two iterations, or if the program's processes repeat different dispatches.
     pub fn run(&self) -> Option<ModelRun> {
         let placed = || self.rows.iter().filter(|site| site.position.is_some());
         let first = placed().find(|site| site.position == Some(0))?;
@@ -280,23 +287,24 @@ pub struct ModelRun {
     pub dispatches: u32,
     /// The time in which any dispatch was running.
     pub busy: f64,
-    /// The time between the first and the last dispatch of a run in which no dispatch was running.
+    /// The time in which no dispatch was running, between the first and the last dispatch of a run.
     pub between: f64,
     /// The gaps before the first dispatch of each run.
     pub before: Before,
 }
 
-/// Finds the sites. `None` if the profile has no known workgroups, or in a run with a budget. The
-/// time that the recorder added is not subtracted with `raw`, or if corrected values would
-/// contradict each other, as in a [`Summary`](crate::Summary). With several passes, sums and
-/// numbers are means over the passes.
+/// Finds the sites. `None` if no workgroup ids were recorded, or in a run with a budget for the
+/// cost of recording. As in a [`Summary`](crate::Summary), the time that the recorder added is
+/// subtracted, except with `raw`, or if corrected values would contradict each other. With several
+/// passes (repetitions of the program with other counters), sums and the numbers of dispatches,
+/// workgroups and gaps are means over the passes.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     let is_raw = raw || profile.is_sampled() || is_contradicted(profile);
     sites_as(profile, is_raw)
 }
 
-/// Finds the sites if [`Summary::raw`](crate::Summary::raw) of the same profile is already known.
-/// Reads all calls once less than [`sites`].
+/// Like [`sites`], but `raw` must be [`Summary::raw`](crate::Summary::raw) of a summary of the same
+/// profile. It reads all calls one time fewer than [`sites`], which computes this value itself.
 pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
@@ -365,7 +373,7 @@ pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
 pub struct Dispatched {
     pub process: usize,
     pub op: OpId,
-    /// The number that the dispatch has in exports and timelines.
+    /// The number that the dispatch has in exported files and timelines.
     pub number: u64,
     /// Start of the dispatch's first workgroup.
     pub begin: u64,
@@ -390,7 +398,7 @@ pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
     Some(all)
 }
 
-/// The sites of one iteration, by position and function.
+/// The sites of processes with the same sequence, by position and function.
 type Places = BTreeMap<(Option<u32>, OpId), Sum>;
 
 /// A site while dispatches are added to it. `sum`, `sums`, `busiest` and `equal` are in units of

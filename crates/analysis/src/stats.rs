@@ -1,5 +1,5 @@
-//! Computes the distribution of each variable of an op's calls, and the correlations of its
-//! variables.
+//! Describes the calls of each op: computes the distribution of each variable (such as the
+//! duration), and the correlation of each pair of variables.
 //!
 //! ```text
 //!  Profile ─ walk ──► collect: values per op and thread ─► Samples: one column per variable
@@ -11,15 +11,18 @@
 //!
 //! The statistics describe the outermost calls of each op: those that are not inside of another
 //! call of the same op. The time that the recorder added to a call is subtracted from the call's
-//! duration. A counter can only be corrected in a sum over many calls, so the counter values of
-//! single calls are as they were read; [`Scope::brackets`] has the mean that should be subtracted
-//! from them.
+//! duration, unless [`Stats::raw`] is set. A counter can only be corrected in a sum or mean over
+//! many calls, so the counter values of single calls are as they were read. [`Scope::brackets`] has
+//! the amount to subtract from the mean of a counter.
 //!
 //! The variables of a call are its duration in ticks, each counter of the run, and each requested
-//! metric. A counter has a value if it was read and was counting all the time. A metric is missing
-//! if one of its counters is missing, or if it is not defined. The statistics of a variable cover
-//! the calls in which it has a value; those of a pair cover the calls in which both variables have
-//! one.
+//! metric. A counter has a value if it was read and counted during the whole call. If the run asked
+//! for estimates, a counter that counted during a part of the call has a value, too. A metric has
+//! no value if one of its counters has none, or if the metric's formula has no defined result. The
+//! statistics of a variable cover the calls in which it has a value; those of a pair cover the
+//! calls in which both variables have one. In a run with a budget (a limit for the cost of
+//! recording), only some calls are timed, and only timed calls are described, each with a weight
+//! (see `weighted`).
 //!
 //! **Buckets.** The `n` values of a variable are sorted. Bucket `b` of `B` covers the sorted
 //! positions from `n·b/B` to before `n·(b+1)/B`, in integer arithmetic; its mean is the mean of the
@@ -30,12 +33,13 @@
 //! value are counted in the lowest bucket that contains it. So calls with equal values are not
 //! separated, and every value is counted in a bucket whose mean includes it.
 //!
-//! **Numbers.** Sums of values are exact. Squares and products are sums in `f64` of differences
-//! from the mean. The smallest value is subtracted from all values first, so that large values with
-//! small differences keep their precision. Ranks and their products are integers. The values of a
-//! metric are floats; they are mapped to a grid of 2⁵² steps between the smallest and the largest
-//! value of the op, which keeps their order and changes no value by more than half a step. A
-//! variable with only one value has no correlation with anything: `None`, not NaN.
+//! **Numbers.** Without weights, sums of values are exact, and ranks and their products are
+//! integers; with weights, they are `f64`. Squares and products of differences from the mean are
+//! added up in `f64`. The smallest value is subtracted from all values first, so that large values
+//! with small differences keep their precision. The values of a metric are floats; they are mapped
+//! to a grid of 2⁵² steps between the smallest and the largest value of the op, which keeps their
+//! order and changes no value by more than half a step. If all values of a variable are equal, the
+//! variable has no correlation with any other one: `None`, not NaN.
 
 mod blocks;
 mod choice;
@@ -70,15 +74,16 @@ pub use samples::{Column, Samples};
 pub use subtracted::Subtracted;
 use work::{Workspace, parallel};
 
-/// The largest number of buckets: bucket numbers have two hexadecimal digits.
+/// The largest number of buckets, so that the index of a bucket fits into one byte.
 pub const MOST_BUCKETS: usize = 256;
 /// The largest number of calls of one op that can be described: twice the rank of a call is stored
 /// in 32 bits.
 pub const MOST_CALLS: u64 = (1 << 31) - 1;
-/// A scope with fewer calls than this is described by one worker. In a larger scope, several
-/// workers share the variables.
+/// A scope (the calls of an op, or its calls on one thread or rank) with fewer calls than this is
+/// described by one worker. Without weights, the variables of a larger scope are divided among
+/// several workers.
 const SMALL: usize = 1 << 16;
-/// The memory for collected values, in bytes.
+/// The default of [`Options::memory`].
 const MOST_MEMORY: usize = 640 << 20;
 
 /// Options of [`stats`](stats()).
@@ -86,8 +91,8 @@ const MOST_MEMORY: usize = 640 << 20;
 pub struct Options {
     /// If set, only calls of ops whose name matches this pattern (with `*` and `?`) are described.
     pub op: Option<String>,
-    /// If set, only threads that have this kernel id, or a name that matches this pattern (with `*`
-    /// and `?`), are described.
+    /// If set, only threads with this id in the operating system, or with a name that matches this
+    /// pattern (with `*` and `?`), are described.
     pub thread: Option<String>,
     /// Whether to describe the calls of each rank of a distributed job, instead of each thread.
     pub by_rank: bool,
@@ -98,15 +103,17 @@ pub struct Options {
     pub buckets: usize,
     /// Whether to compute [`Pair::table`].
     pub tables: bool,
-    /// Metrics to describe besides the counters, bound to the profile's counters.
+    /// Metrics to describe besides the counters. They are bound: each name in their formulas is
+    /// resolved to a counter of the profile.
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
     /// Whether durations are described as recorded, without subtracting the recorder's time.
     pub raw: bool,
     /// The memory for collected values, in bytes; `None` for 640 MiB. If the values need more, the
-    /// ops are described in several batches, and every page is read once for each batch. An op that
-    /// needs more by itself is alone in its batch. The results do not depend on this limit.
+    /// ops are described in several batches, and all calls of the profile are read once for each
+    /// batch. An op that needs more by itself is alone in its batch. The results do not depend on
+    /// this limit.
     pub memory: Option<usize>,
 }
 
@@ -131,14 +138,14 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Stats {
     pub buckets: usize,
-    /// The metrics among the variables.
+    /// The described metrics, in the order of [`Scope::variables`].
     pub metrics: Vec<Bound>,
     /// The ops with described calls, the largest sum of durations first.
     pub ops: Vec<OpStats>,
     /// Whether durations are as recorded: with [`Options::raw`], or because corrected durations
     /// would contradict each other. In the second case, `losses` contains a [`Loss::Inconsistent`].
     pub raw: bool,
-    /// The cost of the probes in each process that was calibrated.
+    /// The cost of recording in each process in which it was calibrated.
     pub probes: Vec<ProbeCost>,
     /// All losses of the profile.
     pub losses: Vec<LossCount>,
@@ -150,7 +157,7 @@ pub struct OpStats {
     /// The op: [`Key::Op`] or [`Key::Unknown`].
     pub key: Key,
     /// Sum of the durations of the described calls, in ticks. In a run with a budget, each duration
-    /// is multiplied by its weight.
+    /// is multiplied by the weight of its call (the number of calls that it stands for).
     pub total_ticks: f64,
     /// In a run with a budget, the estimated sum of the durations of all calls, if it is known.
     pub estimated: Option<Estimated>,
@@ -190,7 +197,8 @@ pub struct Scope {
     /// Number of calls of the op inside of another call of the op. The statistics do not include
     /// them.
     pub inner: u64,
-    /// Number of calls that ended at each location, by `node << 12 | cpu`.
+    /// For each CPU, as `node << 12 | cpu` with its NUMA node: the number of calls that ended
+    /// there.
     pub locations: BTreeMap<u32, u64>,
     /// The duration in ticks, then each counter of the run, then each metric.
     pub variables: Vec<Variable>,
@@ -203,9 +211,9 @@ pub struct Scope {
     /// they are not known, for example because of [`Options::skip_ns`].
     pub sampled: Option<Box<SampledRow>>,
     /// For each variable except metrics: the mean and the standard deviation of the amount that the
-    /// recorder added to a value. It is already subtracted from durations, the first variable, and
-    /// not from counters. `None` if the brackets (the readings before and after a call) were not
-    /// calibrated.
+    /// recorder added to a value. This amount is already subtracted from durations (the first
+    /// variable), unless [`Stats::raw`] is set, but not from counters. `None` if the brackets (the
+    /// readings before and after a call) were not calibrated.
     pub brackets: Vec<Option<Bracket>>,
 }
 
@@ -225,9 +233,9 @@ impl Scope {
         }
     }
 
-    /// Whether much of the scatter of a variable's values comes from the recorder: the bracket's
-    /// standard deviation is at least half of the values'. So it explains at least a quarter of
-    /// their variance.
+    /// Whether much of the scatter of a variable's values comes from the recorder: the standard
+    /// deviation of what the recorder added is at least half of the values' standard deviation. So
+    /// the recorder explains at least a quarter of the values' variance.
     pub fn is_noise(&self, variable: usize) -> bool {
         let bracket = self.brackets.get(variable).copied().flatten();
         let deviation = self.variables.get(variable).and_then(|v| v.standard_deviation);
@@ -237,11 +245,13 @@ impl Scope {
     }
 }
 
-/// The statistics of one variable, over the calls in which it has a value.
+/// The statistics of one variable, over the calls in which it has a value. In a run with a budget,
+/// only `calls`, `min` and `max` are known if too few calls were chosen at random.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variable {
     pub calls: u64,
-    /// The mean of the values. `None` without calls.
+    /// The mean of the values. In a run with a budget, it is the estimated mean over all calls, if
+    /// there is one. `None` without calls.
     pub mean: Option<f64>,
     /// The standard deviation of a sample (numpy's `ddof=1`). `None` with fewer than two calls.
     pub standard_deviation: Option<f64>,
@@ -277,13 +287,13 @@ impl Number {
 /// The correlation of two variables, over the calls in which both have a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pair {
-    /// Index of the earlier variable: [`Table::probabilities`] returns the probabilities of its
-    /// buckets.
+    /// Index of the earlier variable: [`Table::probabilities`] returns the probabilities of this
+    /// variable's buckets.
     pub of: usize,
-    /// Index of the later variable. The probabilities hold for calls in the same bucket of this
-    /// variable.
+    /// Index of the later variable. Each of the probabilities is a conditional one: for calls in
+    /// one bucket of this variable.
     pub given: usize,
-    /// Number of calls in which both have a value.
+    /// Number of calls in which both variables have a value.
     pub calls: u64,
     /// Pearson's correlation; `None` if one variable is constant in these calls.
     pub pearson: Option<f64>,
@@ -303,7 +313,7 @@ pub struct Table {
     pub cells: Vec<Cell>,
 }
 
-/// A combination of one bucket of each variable.
+/// A combination of a bucket of one variable with a bucket of the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// The column: a bucket of the variable [`Pair::given`].
@@ -316,9 +326,9 @@ pub struct Cell {
 }
 
 impl Table {
-    /// Returns the probability of each bucket of `of` (rows) given each bucket of `given`
-    /// (columns): `buckets` × `buckets`, row by row. Each column sums to one; in a column without
-    /// calls, all are `None`.
+    /// Returns the probability of each bucket of the variable [`Pair::of`] (rows), given each
+    /// bucket of the variable [`Pair::given`] (columns): `buckets` × `buckets`, row by row. Each
+    /// column sums to one; in a column without calls, all are `None`.
     pub fn probabilities(&self, buckets: usize) -> Vec<Vec<Option<f64>>> {
         let mut rows = vec![vec![None; buckets]; buckets];
         for column in self.cells.chunk_by(|a, b| a.given == b.given) {
@@ -345,13 +355,14 @@ pub struct TooManyCalls {
     pub calls: u64,
 }
 
-/// Describes the calls of `profile`. Every page is read once for each batch of ops (see
-/// [`Options::memory`]), at least once more in a run with a budget, and more often if corrected
-/// durations may contradict each other.
+/// Describes the calls of `profile`. All calls are read once for each batch of ops (see
+/// [`Options::memory`]). They are read at least once more in a run with a budget, and again if
+/// corrected durations may contradict each other.
 ///
-/// Memory: for all ops of a batch, as many bytes per call and variable as the value needs, and 8
-/// per call and metric. In addition, for the op that is being described, 9 bytes per call and
-/// variable (13 if a value is 2³² or more), and 8 (or 12) per call and worker.
+/// For each call of a batch, every variable except metrics takes as many bytes of memory as its
+/// value needs. While an op is being described, each of its calls takes another 9 bytes for every
+/// variable (13 for a metric, or if a value of the variable is 2³² or more), and 8 or 12 for every
+/// worker.
 ///
 /// # Errors
 /// Fails if an op has more than [`MOST_CALLS`] calls.
@@ -371,8 +382,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     Ok(stats)
 }
 
-/// Returns the statistics, and the number of calls whose self time is 0 after the correction. This
-/// number includes calls that `options` leave out.
+/// Returns the statistics, and the number of calls whose self time is 0 after the recorder's time
+/// was subtracted. This number includes calls that `options` leave out.
 fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCalls> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -440,8 +451,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         let mut scopes = vec![Scope::default(); parts.len()];
         let mut all = Scope::default();
         let mut jobs = Vec::new();
-        // If one thread or rank made all calls, its statistics equal those of `all`. Calls without
-        // a rank are part of `all`.
+        // If one thread or rank made all calls, its statistics equal those of `all`. If there are
+        // several parts, the calls without a rank are described only as a part of `all`.
         let several = parts.len() > 1;
         let is_shown = |part: &Part| !several || part.who != Who::Rank(None);
         if several {
@@ -486,7 +497,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     }
     ops.sort_by_key(|(total, op)| (std::cmp::Reverse(*total), op.key));
     let mut ops: Vec<OpStats> = ops.into_iter().map(|(_, op)| op).collect();
-    // It is not known how many of the calls that were only counted are left out by `skip_ns`.
+    // With `skip_ns`, there are no estimates, because it is not known how many untimed calls are
+    // left out.
     if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
         estimated::add(profile, &choice, &sample, options.by_rank, &mut ops);
     }

@@ -1,4 +1,5 @@
-//! Computes, in one pass over a profile, everything that a report shows.
+//! Adds up the calls of a profile for a report: the rows of its table, the totals, the times of
+//! threads, and the cost of recording.
 
 use std::collections::HashMap;
 
@@ -24,24 +25,25 @@ pub struct Options {
     pub by: By,
     /// If set, only calls of ops whose name matches this pattern (with `*` and `?`) are shown.
     pub filter: Option<String>,
-    /// If set, only activities whose kind matches this pattern are shown, by its name in the trace
-    /// (`cuda_runtime`) or by its generic name (`runtime`).
+    /// If set, only activities (calls from an imported trace or a plugin) whose kind matches this
+    /// pattern are shown. A kind matches by its name in the trace (`cuda_runtime`) or by its
+    /// generic name (`runtime`).
     pub kind: Option<String>,
-    /// If set, only activities on a device whose number or name matches are shown.
+    /// If set, only activities on a device whose number or name matches this pattern are shown.
     pub device: Option<String>,
-    /// If set, only activities on a stream whose number or name matches are shown.
+    /// If set, only activities on a stream whose number or name matches this pattern are shown.
     pub stream: Option<String>,
     /// Metrics to compute for each row, bound to the counters of the profile.
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
-    /// Whether to show values as recorded, without subtracting the cost of brackets.
+    /// Whether to show values as recorded, without subtracting the recorder's time.
     pub raw: bool,
     /// Number of nested calls that a worker sorts at a time; `None` for 16,384 at first, and up to
     /// 262,144 if needed. The results do not depend on this number.
     pub round: Option<usize>,
-    /// Whether to find the gaps between the calls of threads, also of calls that the filters leave
-    /// out.
+    /// Whether to find the gaps between the calls of threads, including calls that the filters
+    /// leave out.
     pub gaps: bool,
     /// Whether to find [`Gaps::levels`], too, if `gaps` is set.
     pub levels: bool,
@@ -52,36 +54,41 @@ pub struct Options {
 pub struct Summary {
     /// The rows of the table, in no particular order.
     pub rows: Vec<Row>,
-    /// Number of all recorded calls. This and the following totals include calls that the filters
-    /// leave out.
+    /// Number of all calls on threads; in a run with a budget, also of those that were only
+    /// counted. This and the following totals include calls that the filters leave out.
     pub calls: u64,
-    /// Number of all dispatches. `None` if the workgroup of some call is not known, or if some
+    /// Number of all dispatches. `None` if a call ran a workgroup whose id is not known, or if some
     /// calls were only counted.
     pub dispatches: Option<u64>,
     /// Time in recorded calls, in ticks: the sum of the self times of all calls. In a run with a
-    /// budget, an estimate; `None` if it is not known.
+    /// budget, this is an estimate; `None` if it is not known.
     pub total: Option<Estimate>,
     /// The time of brackets (the recorder's work before and after calls) that was subtracted from
-    /// `total`. `None` if they were not calibrated for all calls.
+    /// `total`. `None` if the brackets were not calibrated for all calls.
     pub taken: Option<Estimate>,
     /// Whether some call is inside of another one.
     pub nested: bool,
     /// Whether values are as recorded, without subtracting the recorder's time.
     pub raw: bool,
-    /// Number of calls that overlap other calls; see [`crate::innermost::Innermost::overlapping`].
+    /// At least this many calls began inside of another call and ended after it; see
+    /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
-    /// Numbers of calls that belong to no thread. They have rows in tables by op and by kind.
+    /// Numbers of calls that belong to no thread. These calls have rows only in tables by op and by
+    /// kind.
     pub apart: Apart,
-    /// The times of each thread that has calls, also calls that the filters leave out.
+    /// The times of each thread that has calls. Calls that the filters leave out count, too.
     pub threads: Vec<ThreadTime>,
-    /// The gaps between the threads' calls, if requested. `None` in a run with a budget, because
-    /// calls that were only counted would be in the gaps, and for several passes.
+    /// The gaps between the threads' calls, if requested. `None` for several passes (repetitions of
+    /// the program with other counters), and in a run with a budget, because calls that were only
+    /// counted would be in the gaps.
     pub gaps: Option<Gaps>,
-    /// Threads without recorded calls, in processes that have calls.
+    /// Threads without recorded calls, in processes that have calls, as far as their processor time
+    /// is known.
     pub silent: Vec<SilentThread>,
     /// The cost of recording in each process for which it is known.
     pub probes: Vec<ProbeCost>,
-    /// Whether some calls have a set of counters that was not calibrated in their process.
+    /// Whether some calls were recorded with a set of counters that was not calibrated in their
+    /// process.
     pub uncalibrated_probes: bool,
     /// For each process, its losses: of the process itself, of its files, and inside of its pages.
     pub process_losses: Vec<Vec<LossCount>>,
@@ -90,13 +97,14 @@ pub struct Summary {
     pub violations: Vec<Violation>,
     /// All losses, including those of the run as a whole.
     pub losses: Vec<LossCount>,
-    /// In a run with a budget: the estimates for all calls. The sums above are then estimates.
+    /// In a run with a budget (`run --budget`, which times only some of the calls): the estimates
+    /// for all calls. The sums above are then estimates.
     pub sampled: Option<SampledRun>,
 }
 
 impl Summary {
-    /// Counts the processes, threads and devices that have calls, also of calls that the filters
-    /// leave out.
+    /// Counts the processes, threads and devices that have calls. Calls that the filters leave out
+    /// count, too.
     pub fn places(&self, profile: &Profile) -> Counts {
         let timed = self.threads.iter().map(|time| (time.process, time.thread));
         // Begin and end of calls that were only counted are not known, so `threads` may lack
@@ -106,21 +114,23 @@ impl Summary {
     }
 }
 
-/// Reads every page of `profile` and adds up its calls. Pages with nested calls are read twice. In
-/// a run with a budget, and if corrected values may contradict each other, the calls are read more
-/// often. If they do contradict each other, the summary has the recorded values. This is decided
-/// from all ops of the profile, so reports with other rows and other filters show the same values.
+/// Reads every page of `profile` (a block of one thread's recorded calls), and adds up the calls.
+/// Some pages are read twice, above all those with nested calls. In a run with a budget, and if
+/// corrected values may contradict each other, the calls are read more often. If corrected values
+/// do contradict each other, the summary has the recorded values. This choice depends on the ops of
+/// the whole profile and on the summary's own rows. So summaries with other rows or other filters
+/// usually make the same choice.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     summarize_each(profile, std::slice::from_ref(options)).remove(0)
 }
 
-/// Makes several summaries of one profile. Every page is read once for all of them, and pages with
-/// nested calls once more for each summary. (In a run with a budget, each summary is made by
-/// itself.) The `raw`, `workers`, `round`, `gaps` and `levels` of the first options apply to all
-/// summaries.
+/// Makes several summaries of one profile. Most pages are read once for all summaries together, and
+/// pages with nested calls once more for each summary. The `raw`, `workers`, `round`, `gaps` and
+/// `levels` of the first options apply to all summaries. In a run with a budget, each summary is
+/// made by itself, with its own options.
 pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
     let summaries = match profile.is_sampled() {
-        // A run with a budget can be estimated for one summary at a time.
+        // In a run with a budget, estimates can be made for only one summary at a time.
         true => each.iter().flat_map(|one| once(profile, std::slice::from_ref(one))).collect(),
         false => once(profile, each),
     };
@@ -159,8 +169,8 @@ pub(crate) fn contradictions(profile: &Profile, workers: usize) -> Vec<Violation
     checks::exhausted_ops(&all.rows)
 }
 
-/// Whether views show the recorded values of this profile, because corrected values would be
-/// contradictory. Reads all calls.
+/// Whether views show this profile's values as recorded, because values without the recorder's time
+/// would contradict each other. Reads all calls.
 pub fn is_contradicted(profile: &Profile) -> bool {
     !contradictions(profile, 0).is_empty()
 }
@@ -170,7 +180,8 @@ pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
     one(profile, &Options::default()).0.probes
 }
 
-/// Returns the summary, and the number of calls whose self time is 0 after the correction.
+/// Returns the summary, and the number of calls whose self time is 0 after the recorder's time was
+/// subtracted.
 fn one(profile: &Profile, options: &Options) -> (Summary, u64) {
     once(profile, std::slice::from_ref(options)).remove(0)
 }
@@ -186,8 +197,9 @@ fn places_of<'a>(profile: &Profile, options: &'a Options) -> Places<'a> {
     Places::new(profile, &selection)
 }
 
-/// Makes several summaries in one pass over the calls. The first element of `each` decides how
-/// calls are read. In a run with a budget, `each` must have a single element.
+/// Makes one summary for each element of `each`, and reads the calls for all of them together. The
+/// first element's `raw`, `workers`, `round`, `gaps` and `levels` apply to all summaries. In a run
+/// with a budget, `each` must have a single element.
 fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     let Some(options) = each.first() else { return Vec::new() };
     let workers = match options.workers {
@@ -217,7 +229,7 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     }
     let busy = by_thread(&clusters, &busy);
     let mut threads = times.finish(profile, &homes, &clusters, &busy);
-    // The times of a thread are the same in every table.
+    // The times of a thread are the same in every table, so those of the first table are used.
     let of_threads = all.first().map(|sums| &sums.of_threads);
     for thread in &mut threads {
         let place = (thread.process, thread.thread);
@@ -276,8 +288,8 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     finished.collect()
 }
 
-/// Replaces the numbers of threads, which were computed from timed calls, by estimates for all
-/// calls.
+/// Replaces each thread's values, which were computed from its timed calls, by estimates for all of
+/// its calls.
 fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTime]) {
     for thread in threads {
         let place = (thread.process, thread.thread);
@@ -345,6 +357,7 @@ fn estimate(
 }
 
 /// Returns, for each thread with clusters, the time in which any call of its clusters was running.
+/// A cluster is a group of pages that overlap in time, or one page with nested calls.
 fn by_thread(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
     let mut threads = HashMap::new();
     for (cluster, ticks) in clusters.iter().zip(busy) {

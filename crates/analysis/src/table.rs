@@ -1,5 +1,5 @@
-//! Defines the table of a report. Its rows add up calls by op, thread, CPU or process, or by
-//! properties of activities.
+//! Defines the table of a report. Its rows add up calls by op, thread, CPU, process or rank, or by
+//! the kind, device or stream of activities (such as the entries of an imported trace).
 
 mod fill;
 mod finish;
@@ -21,10 +21,11 @@ pub(crate) use places::{Places, Selection, devices};
 /// What the calls of a row have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// One exported function; [`profile::ops`] defines when two functions are the same.
+    /// One op, such as an exported function; [`profile::ops`] defines when two functions are the
+    /// same op.
     #[default]
     Op,
-    /// One exported function in one process.
+    /// One op in one process.
     OpInProcess,
     Thread,
     Cpu,
@@ -44,13 +45,14 @@ pub enum By {
 pub enum Key {
     /// An op of the profile.
     Op(OpId),
-    /// An export whose metadata is missing: process index and export id.
+    /// An exported function whose metadata is missing: process index, and id of the function in
+    /// this process.
     Unknown(usize, u32),
     /// Process index, and an op of the profile.
     OpIn(usize, OpId),
     /// Process index and thread index.
     Thread(usize, usize),
-    /// Number of the CPU and of the node.
+    /// Number of the CPU and of the NUMA node.
     Cpu(u32, u32),
     /// Process index.
     Process(usize),
@@ -58,16 +60,17 @@ pub enum Key {
     Rank(usize),
     /// A kind of activities, identified by the first op of this kind.
     Kind(OpId),
-    /// Process index of a device; `None` for everything that is not on a device.
+    /// A device, which the profile stores like a process: its process index. `None` for everything
+    /// that is not on a device.
     Device(Option<usize>),
-    /// Process index of a device and thread index of a stream; `None` for everything that is not on
-    /// a device.
+    /// A stream, which the profile stores like a thread: process index of its device, and its
+    /// thread index. `None` for everything that is not on a device.
     Stream(Option<(usize, usize)>),
 }
 
 impl Key {
-    /// Whether the calls of this row belong to no thread: asynchronous spans, or the own work of
-    /// the profiler that wrote an imported trace.
+    /// Whether the calls of this row belong to no thread. Such calls are asynchronous spans of an
+    /// imported trace, or the work that the profiler that wrote the trace did for itself.
     pub fn is_apart(self, profile: &Profile) -> bool {
         let (Self::Op(op) | Self::OpIn(_, op) | Self::Kind(op)) = self else { return false };
         profile.ops.get(op).is_some_and(|op| op.role.is_apart())
@@ -76,8 +79,9 @@ impl Key {
 
 /// One row. Times are in ticks, without the recorder's time unless
 /// [`Summary::raw`](crate::Summary::raw) is set. `first`, `exhausted`, `own`, `dispatches`,
-/// `threads` and `cpus` are those of all calls of the row. All other values are those of its
-/// outermost calls, which are not inside of another call of the row.
+/// `threads` and `cpus` describe all calls of the row. Unless their comment says otherwise, the
+/// other fields describe only the outermost calls (those that are not inside of another call of the
+/// row).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub key: Key,
@@ -87,26 +91,28 @@ pub struct Row {
     pub calls: u64,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of calls, outermost or inner, whose self time is 0 after the correction.
+    /// Number of calls, outermost or inner, whose self time is 0 after the recorder's time was
+    /// subtracted.
     pub exhausted: u64,
-    /// Number of calls with workgroup id 0,0,0, of which a dispatch has one. `None` if the
-    /// workgroup of some call is unknown, or if some call is no workgroup.
+    /// Number of calls with workgroup id 0,0,0. Every dispatch has one such call. `None` if the
+    /// workgroup id of some call is unknown, or if some call is not a workgroup.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total: Estimate,
     /// Sum of the self times ([`crate::innermost`]).
     pub own: Estimate,
     /// The time of brackets (the recorder's work before and after calls) that was subtracted from
-    /// `total` and `own`. `None` if the brackets were not calibrated for all of the calls.
+    /// `total` and from `own`. `None` if nothing is subtracted (`Summary::raw`), or if the brackets
+    /// of some calls were not calibrated.
     pub taken: Option<Taken>,
-    /// The part of the recorded durations that as many empty calls would have taken, from 0 to 1.
-    /// `None` if empty calls were not calibrated.
+    /// The part of the recorded durations that brackets took, from 0 to 1. `None` if the brackets
+    /// of some calls were not calibrated.
     pub empty_share: Option<f64>,
     /// Shortest duration.
     pub min: f64,
     /// Longest duration.
     pub max: f64,
-    /// 10th percentile, interpolated linearly between the closest ranks.
+    /// 10th percentile of the durations, interpolated linearly between the closest ranks.
     pub p10: f64,
     /// Median, interpolated in the same way.
     pub p50: f64,
@@ -123,31 +129,33 @@ pub struct Row {
     pub threads: BTreeSet<(usize, usize)>,
     /// CPUs on which the calls ended.
     pub cpus: BTreeSet<u32>,
-    /// In a run with a budget: the estimates for all calls. Other fields then have the same
-    /// estimated values, without intervals. `min`, `max`, `first` and `cpus` describe the timed
-    /// calls. If [`SampledRow::timed`] is 0, only `calls` and `threads` are known.
+    /// In a run with a budget: the estimates for all calls. The estimates are also copied into the
+    /// fields above. `min`, `max`, `first`, `exhausted` and `cpus` describe only the timed calls.
+    /// If [`SampledRow::timed`] is 0, only numbers of calls and the `threads` are known.
     pub sampled: Option<Box<SampledRow>>,
 }
 
-/// The time of brackets that was subtracted from the times of a row, in ticks.
+/// The time of brackets (the recorder's work before and after calls) that was subtracted from the
+/// times of a row, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// The time subtracted from `Row::total`: the durations of empty calls, and the whole brackets
-    /// of the calls inside.
+    /// The time subtracted from `Row::total`. For each call, this is the part of its bracket that
+    /// is in its duration, and the whole brackets of all calls inside.
     pub total: Estimate,
-    /// The time subtracted from `Row::own`: the durations of empty calls and, for each call
-    /// directly inside, the part of its bracket that is outside of its duration.
+    /// The time subtracted from `Row::own`. For each call, this is the part of its bracket that is
+    /// in its duration. For each call directly inside, the part of that call's bracket outside of
+    /// that call's duration is added.
     pub own: Estimate,
 }
 
-/// Subtracts from a recorded sum the time or the counts that brackets added, if they were
-/// calibrated. In a run with a budget, `brackets` must be scaled to the same number of calls as the
-/// sum.
+/// Subtracts from a recorded sum (of times or of a counter's values) what brackets added to it.
+/// Returns the sum unchanged if the brackets were not calibrated (`None`). In a run with a budget,
+/// `brackets` must be scaled to the same number of calls as the sum.
 pub fn compensate(recorded: Estimate, brackets: Option<Estimate>) -> Estimate {
     brackets.map_or(recorded, |brackets| recorded.minus(brackets))
 }
 
-/// The numbers of a row in one pass.
+/// The numbers of a row in one pass (a repetition of the program with other counters).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassTotal {
     /// Number of outermost calls.
@@ -163,17 +171,18 @@ pub struct PassTotal {
 /// the time, or, in a run with `--multiplex`, part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterTotal {
-    /// Sum of the values as they were read, including estimates.
+    /// Sum of the values, from which nothing is subtracted. The values of the `estimated` calls are
+    /// included.
     pub total: u128,
     /// The sum without what the brackets added, unless [`Summary::raw`](crate::Summary::raw) is
     /// set.
     pub value: Estimate,
     pub calls: u64,
-    /// Number of calls whose value was estimated because the counter counted part of the time.
-    /// Without such estimates, this and the next two fields are 0.
+    /// Number of calls whose value was estimated because the counter counted only part of the time.
+    /// In a run without `--multiplex`, this and the next two fields are 0.
     pub estimated: u64,
-    /// Time in ns for which the counter's group was enabled, summed over all calls in which the
-    /// group was read.
+    /// Time in ns for which the counter's group (counters that are read together) was enabled,
+    /// summed over all calls in which the group was read.
     pub enabled_ns: u128,
     /// The part of `enabled_ns` in which the group counted.
     pub running_ns: u128,
@@ -181,7 +190,7 @@ pub struct CounterTotal {
     /// were not calibrated for all of these calls.
     pub brackets: Option<Estimate>,
     /// In a run with a budget: the sum, estimated from the calls in which the counter was read.
-    /// `None` if its interval is not known, and in other runs.
+    /// `None` if the interval of this sum is not known, and in a run without a budget.
     pub sampled: Option<Estimate>,
 }
 
@@ -191,19 +200,20 @@ impl CounterTotal {
         self.value.times(1.0 / self.calls.max(1) as f64)
     }
 
-    /// Returns the part of the time in which the counter counted, 0 to 1; `None` without estimates.
+    /// Returns the part of `enabled_ns` in which the counter counted, from 0 to 1. `None` in a run
+    /// without `--multiplex`.
     pub fn covered(&self) -> Option<f64> {
         (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64)
     }
 
-    /// Returns the part of the sum that empty brackets added, from 0 to 1. `None` if they were not
-    /// calibrated.
+    /// Returns the part of `total` that brackets added, from 0 to 1. `None` if the brackets of some
+    /// calls were not calibrated.
     pub fn empty_share(&self) -> Option<f64> {
         metrics::empty_share(self.total as f64, self.brackets)
     }
 
-    /// Computes `value`. A negative result is set to 0, because brackets cannot have counted more
-    /// than the sum.
+    /// Computes `value`. A negative result is set to 0, because brackets cannot have added more
+    /// than the whole sum.
     pub(crate) fn set_value(&mut self, raw: bool) {
         let recorded = self.sampled.unwrap_or(Estimate::exact(self.total as f64));
         let rest = compensate(recorded, self.brackets.filter(|_| !raw));
@@ -225,18 +235,18 @@ impl CounterTotal {
 }
 
 impl Row {
-    /// Whether `number` returns the same for every pass. True without passes.
+    /// Whether `number` returns the same for every pass. This is also true if there are no passes.
     pub fn passes_agree(&self, number: impl Fn(&PassTotal) -> u64) -> bool {
         self.passes.windows(2).all(|pair| number(&pair[0]) == number(&pair[1]))
     }
 
-    /// Whether the durations of the row's calls are known. They are not if all calls were only
+    /// Whether the durations of the row's calls are known. They are unknown if all calls were only
     /// counted.
     pub fn is_timed(&self) -> bool {
         self.sampled.as_ref().is_none_or(|sampled| sampled.timed > 0)
     }
 
-    /// Makes a row of calls that were only counted.
+    /// Makes a row for calls that were only counted. All its numbers are still missing or 0.
     pub(crate) fn of_counts(key: Key, counters: usize) -> Self {
         Self {
             key,
@@ -268,8 +278,8 @@ impl Row {
         self.total.times(1.0 / self.calls.max(1) as f64)
     }
 
-    /// Returns `ticks`, a quantile, the shortest or the longest of the durations, with the interval
-    /// of the time that was subtracted from each call.
+    /// Returns `ticks` with an interval: the uncertainty of the mean time that was subtracted from
+    /// a call. `ticks` is a quantile of the durations, or the shortest or the longest one.
     pub fn call(&self, ticks: f64) -> Estimate {
         let each = 1.0 / self.calls.max(1) as f64;
         let taken = self.taken.map_or(Estimate::default(), |taken| taken.total.times(each));
@@ -283,7 +293,7 @@ impl Row {
 pub struct Apart {
     /// Number of asynchronous spans.
     pub spans: u64,
-    /// Number of entries about the own work of a trace's profiler.
+    /// Number of entries of imported traces for work that the profiler did for itself.
     pub bookkeeping: u64,
 }
 

@@ -1,5 +1,5 @@
 //! Computes, for each thread, the time in calls (here also called *dispatches*), the time outside
-//! of calls, and the part of each in which the thread was off the CPU.
+//! of calls, and the parts of both in which the thread was off the CPU.
 //!
 //! ```text
 //!  first start                                                     last moment
@@ -7,13 +7,15 @@
 //!                          └ nested: not counted again
 //! ```
 //!
-//! Most calls are recorded when they end, so the code goes through them backwards. If a call ends
-//! after the earliest start seen so far, it is at least partly inside of another call, and only the
-//! part before that start is added. So one number is enough to compute the time in which any call
-//! was running. Pages are added up separately, in any order, and joined backwards afterwards. A
-//! page must be read again if a call of a later page began before the page's last call ended.
-//! Imported calls can have any order. For threads with nested calls, the time computed by
-//! [`crate::innermost`] is used.
+//! Most calls are recorded when they end, so a call is recorded after all calls inside of it. The
+//! code goes through the calls backwards, and meets the outer call first. If a call ends after the
+//! earliest start seen so far, it is at least partly inside of another call, and only the part
+//! before that start is added. So the earliest start is all that must be remembered to compute the
+//! time in which any call was running. Pages (blocks of recorded calls) are added up separately, in
+//! any order, and joined backwards afterwards. A page must be read again if a call of a later page
+//! began before the page's last call ended. This method fails for imported calls, which can have
+//! any order. So for threads with nested calls, the time in calls that [`crate::innermost`]
+//! computes is used.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -23,7 +25,7 @@ use profile::{Columns, Homes, PageHeader, PageKey, Profile, Status, Usage};
 use crate::clusters::PageSpan;
 use crate::table::devices;
 
-/// The times of one thread, in ns.
+/// The times of one thread, in ns unless the field says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreadTime {
     /// Process index.
@@ -38,24 +40,28 @@ pub struct ThreadTime {
     /// Wall time: from the start of the thread's first call to its last known moment.
     pub wall_ns: f64,
     /// Time in calls: the sum of their self times. The time that the recorder added is subtracted,
-    /// unless [`Summary::raw`](crate::Summary::raw) is set. In a run with a budget, an estimate.
+    /// unless [`Summary::raw`](crate::Summary::raw) is set. In a run with a budget, this is an
+    /// estimate.
     pub dispatch_ns: f64,
-    /// The time that was subtracted from `dispatch_ns`. It counts as time outside of calls.
+    /// The time that was subtracted from `dispatch_ns`. This time counts as time outside of calls.
     pub recorder_ns: f64,
-    /// Whether `dispatch_ns` is known. It is not in a run with a budget if some calls were only
-    /// counted and some are nested; then it is the time in the timed calls.
+    /// Whether `dispatch_ns` is known. It is unknown in a run with a budget if it cannot be
+    /// estimated, for example because calls are nested and some were only counted. Then
+    /// `dispatch_ns` is the time in the timed calls.
     pub dispatch_known: bool,
-    /// The time in which the thread was off the CPU and in no dispatch. `None` if its CPU clock was
-    /// not read at least twice.
+    /// The time in which the thread was off the CPU and in no dispatch. `None` if the thread's CPU
+    /// clock was not read at least twice, or if some calls were only counted.
     pub off_cpu: Option<OffCpu>,
     /// The time in ns in which the thread was off the CPU and in a dispatch. `None` if some call
-    /// had no counter group that shows how long it was on a CPU.
+    /// had no counter group that shows how long it was on a CPU, or if some calls were only
+    /// counted.
     pub off_cpu_in_calls_ns: Option<f64>,
     /// Ticks that the thread spent flushing pages.
     pub flush_ticks: u64,
-    /// The kernel's counts for the thread, added up over its pages. They begin with the first call,
-    /// and do not include the flushes of pages. If the process was killed, they also lack the time
-    /// after the last flush. `None` in older profiles, and if no page has ended.
+    /// What the operating system counted for the thread, such as page faults, summed over the
+    /// thread's pages (blocks of recorded calls). The counts begin with the first call, and do not
+    /// include the flushes of pages. If the process was killed, they also lack the time after the
+    /// last flush. `None` in profiles of older versions, and if no page has ended.
     pub usage: Option<Usage>,
     /// Processor time since the thread's first call, in ns. It comes from [`ThreadTime::usage`] or,
     /// for a page that has not ended, from the last reading of the thread's clocks.
@@ -76,7 +82,8 @@ pub struct OffCpu {
 }
 
 impl ThreadTime {
-    /// Returns the wall time minus the time in calls. Includes the time that the recorder added.
+    /// Returns the wall time minus the time in calls. This includes the recorder's time that was
+    /// subtracted from the time in calls (`recorder_ns`).
     pub fn no_dispatch_ns(&self) -> f64 {
         (self.wall_ns - self.dispatch_ns).max(0.0)
     }
@@ -127,7 +134,7 @@ pub(crate) struct PageTime {
     /// Whether each call begins after all earlier recorded calls have ended.
     flat: bool,
     all: Spent,
-    /// The reading of the thread's clocks at the begin of the page.
+    /// The reading of the thread's clocks when the page began.
     base: Moment,
     /// The last clock record before the page's first call.
     early: Option<Moment>,
@@ -195,9 +202,10 @@ impl PageTime {
             let told = told_by.filter(|c| whole && c.status[i] != Status::NotRead);
             all.add(match told {
                 Some(column) => {
-                    // The group is enabled slightly before the call's start is read, and until
-                    // after its end is read. So it shows slightly more time than the call took, and
-                    // is limited to the duration.
+                    // A counter group is enabled from slightly before the clock is read for the
+                    // call's start until slightly after it is read for the call's end. The enabled
+                    // time passes only while the thread is on a CPU. So this time can be slightly
+                    // longer than the call; then the call's time off the CPU is 0.
                     let on = (column.enabled_ns[i] as f64 / ns_per_tick) as u64;
                     let off_ticks = counted.saturating_sub(on);
                     Spent { ticks: counted, off_ticks, assumed_ticks: 0 }
@@ -271,7 +279,7 @@ impl PageTimes {
         inside
     }
 
-    /// Takes over the times of pages that were computed again.
+    /// Replaces the times of those pages whose times were computed again.
     pub fn replace(&mut self, again: Self) {
         self.pages.extend(again.pages);
     }
@@ -288,9 +296,10 @@ impl PageTimes {
         })
     }
 
-    /// Joins the pages of each thread that has calls. `busy` is the time in which any call of the
-    /// thread's pages in `clusters` was running. Unlike the pages' own sums, it is right for calls
-    /// that were recorded in any order.
+    /// Computes the times of each thread that has calls, from the times of its pages. For each
+    /// thread, `busy` is the time in which any call of those of its pages that are in `clusters`
+    /// was running. Unlike the sums of single pages, `busy` is right for calls that were recorded
+    /// in any order.
     pub fn finish(
         self,
         profile: &Profile,
@@ -340,9 +349,9 @@ impl PageTimes {
 pub(crate) type Inside = HashMap<PageKey, u64>;
 
 /// Computes the times of pages again, without the calls that are inside of calls of later pages.
-/// Nearly all of these pages overlap with later ones, so they are decoded to mark nested calls. The
-/// few others have no nested calls and were only recorded before a page of an earlier time. They
-/// keep their times.
+/// Nearly all of these pages overlap with later ones, so they are decoded again anyway, to compute
+/// the self times of nested calls. The few others have no nested calls; they are in `inside` only
+/// because a page with earlier calls was recorded after them. They keep their times.
 pub(crate) struct Again<'a> {
     profile: &'a Profile,
     inside: &'a Inside,
@@ -367,7 +376,7 @@ impl<'a> Again<'a> {
     }
 }
 
-/// The calls of a thread that a plugin recorded, in a separate process of the profile.
+/// Those of a thread's calls that a plugin recorded. The profile stores them in a separate process.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     calls: u64,
@@ -409,10 +418,10 @@ fn join(
     let (mut early, mut called) = (None, false);
     for (_, time) in pages {
         until = Some(time.last.unwrap_or(time.base).after(spent));
-        // A page, and with it the thread's data, begins before the recorder is ready. The program
-        // continues at the first clock record, so this is where the measured time begins. Without a
-        // clock record before the first call, it begins at the page's begin or, if that is before
-        // the first call, at the first clock record after the call.
+        // The thread's first page begins before the recorder is ready to record calls. So the
+        // measured time begins at the last clock record before the thread's first call. Without
+        // such a clock record, it begins when the page began, if that was not before the first
+        // call, else at the first clock record after the call.
         if from.is_none() {
             if !called {
                 early = time.early.or(early);
@@ -437,8 +446,8 @@ fn join(
         let none = line.duration_ns(window.saturating_sub(inside.ticks));
         let in_dispatches = line.duration_ns(inside.ticks.saturating_sub(inside.off_ticks));
         let on_ns = cpu_ns - in_dispatches.min(cpu_ns);
-        // The first clock record is slightly before the first call, where `wall_ns` begins, so the
-        // time must be limited.
+        // `wall_ns` begins at the first call, slightly after the clock record. So this time is
+        // limited to the time outside of calls in `wall_ns`.
         let of_ns = none.min(no_dispatch_ns);
         let ns = (none - on_ns).clamp(0.0, of_ns);
         // Calls that a plugin recorded do not show how long they were on a CPU.
@@ -466,8 +475,9 @@ fn join(
     })
 }
 
-/// Adds up the processor time of each page, from its start to its end or, without an end, to its
-/// last clock reading. Between two pages, the recorder flushes a page.
+/// Adds up the thread's processor time over its pages: from each page's start to its end or,
+/// without an end, to its last clock reading. The time between two pages is left out, because the
+/// recorder uses it to flush a page.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,
     pages: &[(PageKey, PageTime)],

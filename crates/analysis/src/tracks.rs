@@ -3,12 +3,13 @@
 //!
 //! The readings of a cumulative series (a sampled counter) divide the time into intervals. The
 //! count of an interval is the difference of the raw values at its two ends, modulo 2⁶⁴. If the
-//! kernel ran the counter during a part of the interval, the difference is multiplied by enabled /
-//! running. The *coverage* is the part of the time in which the counter really counted. The
-//! intervals are far longer than the time slices in which the kernel multiplexes counters, so this
-//! product is a good estimate. If the counter did not run at all, the interval has no value. A
-//! failed reading does not end an interval: the next interval begins at the last successful
-//! reading.
+//! kernel ran the counter during only a part of the interval, the difference is multiplied by the
+//! time for which the counter was enabled, divided by the time in which it ran. The *coverage* is
+//! the part of the enabled time in which the counter really counted, over all intervals that have a
+//! value. The intervals are far longer than the time slices in which the kernel multiplexes
+//! counters, so the scaled difference is a good estimate. If the counter did not run at all, the
+//! interval has no value. A failed reading does not end an interval: the next interval begins at
+//! the last successful reading.
 
 use std::collections::BTreeMap;
 
@@ -31,11 +32,12 @@ pub struct SeriesSummary {
     pub first_ns: i64,
     /// Time of the last sample, in ns on `CLOCK_MONOTONIC`.
     pub last_ns: i64,
-    /// Shortest and longest time between two samples, in ns. `None` with fewer than two samples.
-    /// The end of the program can cut the last interval short, so it is left out if there are
-    /// others.
+    /// Shortest and longest time between two consecutive samples, in ns. `None` with fewer than two
+    /// samples. The end of the program can cut the last interval short, so it is left out if there
+    /// are other intervals.
     pub steps_ns: Option<(f64, f64)>,
-    /// The values of the series' readings; `None` if there are no readings.
+    /// The values of the series' readings. `None` if there are no readings or, in a cumulative
+    /// series, if no interval has a value.
     pub values: Option<Values>,
 }
 
@@ -46,7 +48,7 @@ pub enum Values {
     Counted {
         /// The total over all intervals that have a value.
         total: f64,
-        /// The sum of the lengths of these intervals, in ns.
+        /// The sum of the lengths of all intervals that have a value, in ns.
         over_ns: f64,
         /// `total` per second of `over_ns`.
         rate: f64,
@@ -54,14 +56,15 @@ pub enum Values {
         min_rate: f64,
         /// The largest rate of an interval, per second.
         max_rate: f64,
-        /// The part of the time in which the counter was really counting. Below 1, `total` was
-        /// scaled up.
+        /// The part of the enabled time in which the counter was really counting, over all
+        /// intervals that have a value. If it is below 1, `total` was scaled up.
         coverage: f64,
     },
-    /// Values of a series of levels.
+    /// Values of a series of levels: each reading is the value at that moment, not a count.
     Level {
         /// The mean over the time, where each reading is valid until the next one. If there is no
-        /// time between readings, or if they are not sorted by time, the mean over the readings.
+        /// time between readings, or if they are not sorted by time, this is the mean over the
+        /// readings.
         mean: f64,
         /// The smallest reading.
         min: f64,
@@ -75,13 +78,13 @@ pub enum Values {
 /// The summaries of all tracks of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TracksSummary {
-    /// The series, sorted by the profile's tracks and by number.
+    /// The series, sorted by the index of their tracks in the profile, and then by their number.
     pub series: Vec<SeriesSummary>,
     /// Losses: damaged data, failed readings, and missing samples.
     pub losses: Vec<LossCount>,
 }
 
-/// Reads every sample of `profile` once.
+/// Summarises all tracks of `profile`. Reads every sample once.
 ///
 /// # Errors
 /// Fails if a file of samples cannot be read.
@@ -114,7 +117,7 @@ pub fn tracks(profile: &Profile) -> profile::Result<TracksSummary> {
     Ok(summary)
 }
 
-/// Returns the track of a series, and the series itself.
+/// Returns the series that `summary` describes, and the directory of tracks that contains it.
 pub fn series_of<'a>(
     profile: &'a Profile,
     summary: &SeriesSummary,
@@ -123,7 +126,7 @@ pub fn series_of<'a>(
     Some((tracks, tracks.series.get(&summary.series)?))
 }
 
-/// The tolerance for late samples, as a part of an interval.
+/// How late the first sample of a series may be, as a fraction of its sampling interval.
 const LATE: f64 = 0.1;
 
 #[derive(Clone, Debug, Default)]
@@ -131,10 +134,12 @@ struct State {
     samples: u64,
     failed: u64,
     overruns: u64,
-    /// The number of the interval that the last sample belongs to, counted from the first sample.
+    /// The number of the sampling interval in which the latest sample falls. Interval 0 begins at
+    /// the first sample.
     turn: u64,
     times: Option<(i64, i64)>,
-    /// The shortest and the longest time between two samples, without the last one.
+    /// The shortest and the longest time between two consecutive samples. The time between the last
+    /// two samples is only in `last_step`.
     steps: Option<(f64, f64)>,
     last_step: Option<f64>,
     counted: Counted,
@@ -179,8 +184,9 @@ impl State {
         self.times =
             Some(self.times.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))));
         if series.interval_ns > 0 {
-            // The interval's number is rounded down, because a sample may be late. `LATE` is added
-            // because the first sample, from which intervals are counted, may be late, too.
+            // The interval's number is rounded down, because a sample may be late. If the first
+            // sample was late, later samples seem to be early, because intervals are counted from
+            // the first sample. So `LATE` is added.
             let since = ns.saturating_sub(self.times.map_or(ns, |(first, _)| first)) as f64;
             let turn = (since / series.interval_ns as f64 + LATE).floor() as u64;
             self.overruns += turn.saturating_sub(self.turn + 1);

@@ -1,4 +1,4 @@
-//! Builds the tree of calls: there is one node for each function and each chain of calls that leads
+//! Builds the tree of calls. A function has one node for each different chain of calls that leads
 //! to it.
 //!
 //! ```text
@@ -7,9 +7,10 @@
 //! ```
 //!
 //! A node's self time is the time of its calls without the calls inside of them. Its total time is
-//! its self time plus the total times of the nodes below it. So the self times of all nodes add up
-//! to the time in calls. All nodes of a function together have the self time and the number of
-//! calls (including inner ones) of the function's row in the table by op.
+//! its self time plus the total times of the nodes directly below it. So the self times of all
+//! nodes add up to the time in calls. The table by op has a row for each function. Unless calls are
+//! nested more deeply than `DEEPEST`, the self times of a function's nodes add up to the self time
+//! of that row. Their numbers of calls add up to the row's outermost and inner calls.
 
 mod rows;
 mod stacks;
@@ -34,7 +35,7 @@ use crate::walk::{Adder, apart, walk};
 const DEEPEST: u32 = 100;
 /// This bit is set in the node number of a call that is inside of another call of the same node.
 const INSIDE: u32 = 1 << 31;
-/// A parent number that is this large or larger stands for a thread.
+/// A parent number of at least this value stands for a thread, except [`NO_ROW`].
 const THREADS: u32 = 1 << 30;
 
 /// One node. Times are in ticks.
@@ -42,22 +43,22 @@ const THREADS: u32 = 1 << 30;
 pub struct TreeNode {
     /// Index of the node above. `None` for calls that are not inside of another call.
     pub parent: Option<usize>,
-    /// The function, as in a table by op.
+    /// The function, as the key of its row in a table by op.
     pub key: Key,
     /// The number of nodes above this one.
     pub depth: u32,
-    /// Whether the node is for all calls that are too deep for nodes of their own.
+    /// Whether all calls below the parent that are too deep for nodes of their own share this node.
     pub is_deeper: bool,
     pub calls: u64,
-    /// Sum of the durations of the calls.
+    /// Sum of the durations of the calls. A call inside of another call of this node is left out.
     pub total: Estimate,
     /// Sum of the self times of the calls.
     pub own: Estimate,
     /// The thread on which the calls ran, as process and thread index. `None` if calls of all
     /// threads share nodes.
     pub thread: Option<(usize, usize)>,
-    /// For each counter of the profile, the sum over the calls that have a value, with the calls
-    /// inside. Empty if counters were not requested.
+    /// For each counter of the profile, the sum over the calls that have a value. A call's value
+    /// includes the calls inside of it. Empty if counters were not requested.
     pub values: Vec<Option<u128>>,
 }
 
@@ -84,9 +85,10 @@ impl CallTree {
     }
 }
 
-/// Builds the tree of the calls of all threads. Calls that belong to no thread are left out. If
-/// corrected values would be contradictory, the tree has recorded times. `None` in a run with a
-/// budget, because the calls around a call are not known then.
+/// Builds the tree of the calls of all threads. Calls that belong to no thread are left out. With
+/// `raw`, or if subtracting the recorder's time would lead to contradictions, the tree has the
+/// times as recorded. `None` in a run with a budget: only a sample of the calls has records then,
+/// so the calls around a call are not known.
 pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {
     detailed(profile, raw, workers, Detailed::default())
 }
@@ -111,7 +113,8 @@ pub(crate) fn detailed(
     Some(if is_wrong { once(profile, true, workers, detail).0 } else { tree })
 }
 
-/// Returns the tree, and the number of calls whose self time is 0 after the correction.
+/// Returns the tree, and the number of calls whose self time is 0 after the recorder's time was
+/// subtracted.
 fn once(profile: &Profile, raw: bool, workers: usize, detail: Detailed) -> (CallTree, u64) {
     let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
     let brackets = Brackets::new(profile, raw);
@@ -146,15 +149,16 @@ struct Nodes<'a> {
     nodes: Vec<Node>,
     below: HashMap<(u32, u32), u32>,
     page_rows: Vec<u32>,
-    /// The parent of outermost calls. If each thread has its own nodes, it is the number of the
-    /// page's thread.
+    /// The number that outermost calls have as their parent. If calls on different threads get
+    /// different nodes, this number stands for the thread of the current page.
     root: u32,
     by_thread: bool,
     /// The number of counters whose values are added up in nodes.
     counters: usize,
-    /// For each process, the number of its first thread among all threads of the profile.
+    /// For each process, the number of its first thread, where all threads of the profile are
+    /// numbered from `THREADS` on.
     first_threads: Vec<u32>,
-    /// Number of calls whose self time is 0 after the correction.
+    /// Number of calls whose self time is 0 after the recorder's time was subtracted.
     exhausted: u64,
 }
 
@@ -214,7 +218,7 @@ impl<'a> Nodes<'a> {
     }
 
     /// Returns the thread for which the number `parent` stands. `None` if it is the number of a
-    /// node.
+    /// node or [`NO_ROW`].
     fn thread(&self, parent: u32) -> Option<(usize, usize)> {
         if parent == NO_ROW || parent < THREADS {
             return None;
@@ -223,7 +227,8 @@ impl<'a> Nodes<'a> {
         Some((process, (parent - self.first_threads[process]) as usize))
     }
 
-    /// Returns the node of this function below `parent`, which is added if it is missing.
+    /// Returns the number of the node below `parent` for the function with the number `key`. Adds
+    /// the node if it is missing.
     fn node(&mut self, parent: u32, key: u32, is_deeper: bool) -> u32 {
         let depth = self.nodes.get(parent as usize).map_or(0, |parent| parent.depth + 1);
         let counters = self.counters;
@@ -247,7 +252,8 @@ impl<'a> Nodes<'a> {
 
     fn merge(&mut self, other: &Self) {
         self.exhausted += other.exhausted;
-        // Each node comes after the node above it, so the place of the node above is already known.
+        // Each node of `other` comes after the node above it, so the number of the node above in
+        // `self` is already known.
         let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
             let parent = places.get(node.parent as usize).copied().unwrap_or(node.parent);
@@ -285,7 +291,8 @@ impl<'a> Nodes<'a> {
             Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest }
         };
         let mut nodes: Vec<TreeNode> = Vec::new();
-        // The node with the largest total time is last on the stack, so it is taken first.
+        // Of the nodes below the same parent, the one with the largest total time is last on the
+        // stack, so it is taken first.
         let mut open: Vec<(u32, Option<usize>)> = Vec::new();
         let push = |open: &mut Vec<(u32, Option<usize>)>, of: u32, parent: Option<usize>| {
             open.extend(below.get(&of).into_iter().flatten().map(|place| (*place, parent)));

@@ -1,6 +1,7 @@
-//! Reads the pages of a profile, finds those with nested calls, and passes each page to the code
-//! that adds calls up (an [`Adder`]), together with marks: the self times of the page's calls, and
-//! how the calls are nested. Most views use this code, so that they show the same numbers.
+//! Reads the pages of a profile (blocks of recorded calls of one thread), and passes each page to
+//! the code that adds calls up (an [`Adder`]). A page with nested calls is passed together with
+//! marks: the self times of its calls, and how the calls are nested. Most views use this code, so
+//! that they show the same numbers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ pub(crate) struct Walked<A> {
     pub parts: Vec<A>,
     pub times: PageTimes,
     pub in_place: InPlace,
-    /// The clusters of pages with nested calls.
+    /// The clusters of pages with nested calls: groups of pages that overlap in time.
     pub clusters: Vec<Vec<PageSpan>>,
     /// For each cluster, the time in which any call was running.
     pub busy: Vec<u64>,
@@ -108,8 +109,9 @@ pub(crate) fn walk_several<A: Adder>(
         merge(&mut gaps, state.gaps);
     }
     let clusters = clusters(times.spans(&homes));
-    // The calls of a page without nested calls can be inside of a call of another page. Such a page
-    // was wrongly added without marks, so all pages are added again, to new adders.
+    // The calls of a page without nested calls can be inside of a call of another page. The code
+    // above wrongly added such a page without marks. So its adders are dropped, and all pages
+    // outside of clusters are added to new ones.
     if clusters.iter().flatten().any(|page| page.flat) {
         parts.clear();
         gaps = no_gaps();
@@ -174,7 +176,8 @@ fn add_flat<A: Adder>(
 struct Added<'x, 'y, A> {
     adder: &'x mut A,
     brackets: &'x Brackets,
-    /// Computes times of pages again, while the pages are decoded.
+    /// Computes the times of some pages again: of those with calls that are inside of calls of
+    /// later pages.
     again: Option<&'x mut Again<'y>>,
 }
 
@@ -197,8 +200,8 @@ impl<A: Adder> Marked for Added<'_, '_, A> {
     }
 }
 
-/// A worker's adders, the results for each cluster with its number, the gaps, and the times of
-/// pages that were computed again.
+/// A worker's adders, the index and result of each cluster that it marked, its gaps, and the times
+/// of pages that it computed again.
 type Nested<A> = (Vec<A>, Vec<(usize, forest::Found)>, Option<Gathered>, PageTimes);
 
 /// Marks the pages of all clusters and adds them to new adders.

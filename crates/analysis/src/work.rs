@@ -9,22 +9,23 @@
 //!
 //! The name is a glob. The shapes of a rule are compared with those of the op's first arguments
 //! that are tensors. In a shape, a word stands for one dimension, a number for a dimension of that
-//! size, and `*word` for any number of dimensions; the value of `word` is then their product. A
-//! word that occurs twice must have the same value both times. A single shape without brackets,
-//! such as `mxnxk`, stands for dimensions in the name itself, as in the names of IREE's dispatches:
-//! `mlp_dispatch_0_matmul_64x256x784_f32`. If a rule has no shape, its formulas can use only the
-//! variables below.
+//! size, and `*word` for any number of dimensions. The value of a word is the product of its
+//! dimensions. A word that occurs twice must stand for the same dimensions both times. A single
+//! shape without brackets, such as `mxnxk`, stands for the dimensions that an op's name contains.
+//! IREE's dispatches have such names: `mlp_dispatch_0_matmul_64x256x784_f32`. If a rule has no
+//! shape, its formulas can use only the variables below.
 //!
 //! | variable | value |
 //! |---|---|
-//! | `size` | bytes per number of the first tensor, or of the type at the end of the name |
+//! | `size` | bytes per number: of the first tensor, or without tensors, of the type in the name |
 //! | `arguments` | bytes of all tensors together |
-//! | `elements` | elements of an elementwise op's result: of all tensors, stretched to one shape |
+//! | `elements` | elements of the shape to which an elementwise op stretches all its tensors |
 //! | `last` | number of elements of the last tensor |
 //!
-//! Formulas are [metrics](model::metric) that use these names. The first rule whose name and shapes
-//! fit is used. A rule such as `aten::* unknown` makes the work of its ops unknown, even if later
-//! rules fit. If no rule fits, the work is unknown, which is not the same as 0.
+//! Formulas are written like [metrics](model::metric), with the words of the shapes and the
+//! variables above. The first rule whose name and shapes fit is used. A rule such as `aten::*
+//! unknown` makes the work of its ops unknown, even if later rules fit. If no rule fits, the work
+//! is unknown, which is not the same as 0.
 
 mod builtin;
 mod shapes;
@@ -43,10 +44,10 @@ pub struct Work {
     /// Floating-point operations. `None` if the number is not known.
     pub flop: Option<f64>,
     /// The least number of bytes that the op has to read and write: each input is read once, and
-    /// each result is written once. `None` if it is not known.
+    /// each result of known size is written once. `None` if it is not known.
     pub bytes: Option<f64>,
-    /// The type of the numbers that the op computes with. `None` if it is not known, or if there
-    /// are several.
+    /// The type of the numbers that the op computes with. `None` if it is not known, for example if
+    /// inputs have two different floating-point types.
     pub number: Option<Number>,
 }
 
@@ -130,9 +131,9 @@ impl Rules {
         self
     }
 
-    /// Returns the work of one call of an op with these arguments, or of one dispatch. `arguments`
-    /// has the form of [`profile::Op::arguments`]. `None` if no rule fits, or if the first that
-    /// fits gives neither number.
+    /// Returns the work of one call of the op `name`, or of one dispatch with this name.
+    /// `arguments` has the form of [`profile::Op::arguments`]. `None` if no rule fits, or if the
+    /// first rule that fits gives neither the operations nor the bytes.
     pub fn of(&self, name: &str, arguments: &str) -> Option<Work> {
         let tensors = tensors(arguments);
         let inner = in_name(name);

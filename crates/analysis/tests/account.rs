@@ -17,12 +17,13 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 type Call = (u32, u64, u64, Option<u64>);
 
 /// The recorded duration of an empty call, and the whole time by which its bracket lengthens the
-/// call around it.
+/// call around it. `READ` is for calls whose counter was read, and `TIMED` is for calls that were
+/// only timed.
 const READ: (u64, u64) = (40, 300);
 const TIMED: (u64, u64) = (20, 60);
 
 /// Adds random calls between `begin` and `end`. Each call is at least as long as all brackets
-/// inside of it. Returns the sum of the counter over the added calls.
+/// inside of it. Returns the sum of the counter over the outermost added calls.
 fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<Call>) -> u64 {
     let (mut at, mut inside) = (begin, 0);
     while at + 1_000 < end && r.below(5) > 0 {
@@ -84,8 +85,8 @@ fn taken(calls: &[Call], call: &Call) -> u64 {
     price(call).0 / 2 + inside.map(|inner| price(inner).1).sum::<u64>()
 }
 
-/// Number of calls, total, shortest duration, longest duration, and sum of the counter, over
-/// outermost calls.
+/// What a row should contain for its outermost calls: their number, the sum, the minimum and the
+/// maximum of their durations, and the sum of the counter.
 type Expected = (u64, u64, u64, u64, u64);
 
 fn expected(threads: &[Vec<Call>], key: impl Fn(usize, &Call) -> Key) -> BTreeMap<Key, Expected> {
@@ -169,8 +170,8 @@ fn random_profiles() {
     assert!(recursive > 1_000, "{recursive}");
 }
 
-/// In the calibration, a bracket took longer than the outer call takes here. At most the time of a
-/// call is subtracted, and no value becomes negative.
+/// In the calibration, a bracket took 500 ticks, which is longer than the outer call of this test.
+/// No more is subtracted than the time of a call, so no value becomes negative.
 #[test]
 fn no_more_is_taken_than_there_is() {
     let mut script = ProfileScript::monotonic();
@@ -191,8 +192,8 @@ fn no_more_is_taken_than_there_is() {
     assert_eq!(summary.total.unwrap().value, 70.0);
 }
 
-/// If nothing is left of the self time in most calls of a row, the calibrated bracket is not right
-/// for this program.
+/// If most calls of an op have no self time left, the calibrated bracket is too long for this
+/// program, so no brackets are subtracted.
 #[test]
 fn a_correction_that_contradicts_the_recording_is_not_used() {
     let (_scratch, profile) = contradicted().opened();
@@ -208,7 +209,8 @@ fn a_correction_that_contradicts_the_recording_is_not_used() {
     }
 }
 
-/// Makes a profile in which the brackets would take more time than most calls of `a`.
+/// Makes a profile in which the calibrated bracket takes more time (500 ticks) than any call of
+/// `a`.
 fn contradicted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -223,7 +225,8 @@ fn contradicted() -> ProfileScript {
     script
 }
 
-/// Whether there is a contradiction is decided from all ops of the profile.
+/// Contradictions are looked for in all ops of the profile, even if a table has only some ops, or
+/// rows of threads.
 #[test]
 fn a_filter_does_not_change_what_is_subtracted() {
     let (_scratch, profile) = contradicted().opened();
@@ -250,10 +253,10 @@ fn a_filter_does_not_change_what_is_subtracted() {
 }
 
 /// The program ran in two passes with different counters, and each call of one op contains a call
-/// of another op. In the first pass, each call of the outer op has 50 faults. The call's own empty
-/// bracket counts 2 of them, and the bracket inside counts 4 (twice as many), so 44 are left. The
-/// calls of the other pass have no value, so nothing must be subtracted for the brackets inside of
-/// them.
+/// of another op. In each pass, each call of the outer op has 50 faults of the kind that the pass
+/// counted. Of these, 2 happened in the outer call's own bracket, and 4 (twice as many) in the
+/// whole bracket of the inner call, so 44 are left. For this kind of faults, the calls of the other
+/// pass have no value, so nothing must be subtracted for the brackets inside of them.
 #[test]
 fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
     let mut script = ProfileScript::monotonic();
@@ -338,8 +341,8 @@ fn two_sources(sampled: bool) -> ProfileScript {
     script
 }
 
-/// The calls of a thread that the recorder and the host's profiler recorded form one tree. The self
-/// time of `f` is 900 − 300 − 400, and the self time of `g` is 400 − 300.
+/// The recorder and the host's profiler both recorded calls of one thread, and these calls form one
+/// tree. The self time of `f` is 900 − 300 − 400, plus 50 on thread 99. That of `g` is 400 − 300.
 #[test]
 fn two_sources_of_one_thread() {
     for sampled in [false, true] {
@@ -372,8 +375,8 @@ fn two_sources_of_one_thread() {
     }
 }
 
-/// The streams of a device may have the same numbers as threads. `number` is the number that the
-/// plugin uses for the process or the device.
+/// The streams of a device may have the same numbers as threads. `number` is what the plugin gave
+/// as the origin of its calls: the process 7, or the device 0.
 #[test]
 fn streams_of_a_device_are_not_threads() {
     for (number, none) in [("7", false), ("0", true)] {

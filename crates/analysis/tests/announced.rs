@@ -1,6 +1,6 @@
-//! Checks the cost of recording PyTorch against numbers that were computed on paper: above all the
-//! time in which PyTorch announces ops to the recorder, and the time of threads that wait for their
-//! next task meanwhile. One tick is 1 ns.
+//! Checks the cost of recording PyTorch against numbers that were computed on paper. Much of this
+//! cost is the time in which PyTorch announces ops to the recorder. Meanwhile, other threads wait
+//! for their next task, which is also a cost. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,14 +19,14 @@ fn used(ticks: u64, cpu_ns: u64) -> Usage {
 }
 
 /// Makes the times of `n` announcements: each took `before` ticks before the op and `after` ticks
-/// after it. Below 32 ticks, each time has its own bucket.
+/// after it. Below 32 ticks, each time has its own bucket of the histogram.
 fn announced(thread_uid: u32, before: u64, after: u64, n: u32) -> Brackets {
     let times = |ticks| Histogram(vec![(bucket_of(ticks) as u16, n)]);
     Brackets { thread_uid, before: times(before), after: times(after), ..Brackets::default() }
 }
 
-/// Makes 100 ops of 300 ticks each, within 100,000 ticks, on one thread. In the calibration, the
-/// bracket of an empty call takes 50 ticks.
+/// Makes 100 calls of an op, of 300 ticks each, within 100,000 ticks, on one thread. In the
+/// calibration, the bracket of an empty call (the recorder's work around it) takes 50 ticks.
 fn ops() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
@@ -44,9 +44,9 @@ fn ops() -> ProfileScript {
     script
 }
 
-/// Adds a region to the thread of the ops (the launching thread), and a worker thread with the
-/// region's task, which takes 10,000 ticks. Until 100,000, the worker used `cpu_ns` of processor
-/// time.
+/// Adds a parallel region to the thread of the ops (the launching thread). Adds a worker thread
+/// with the region's task, which takes 10,000 ticks. Until tick 100,000, the worker used `cpu_ns`
+/// of processor time.
 fn with_worker(script: &mut ProfileScript, cpu_ns: u64) {
     let process = &mut script.processes[0];
     let [region, task] = [1, 2].map(|at| process.op_exports[at].id);
@@ -66,7 +66,7 @@ fn announcing_ops_is_a_part_of_the_cost() {
         // The next entry of the same thread replaces this one.
         announced(0, 31, 31, 500),
         announced(0, 20, 10, 40),
-        // More than 20 µs means that the thread was interrupted.
+        // Times above 20 µs are ignored, because the thread was probably interrupted.
         Brackets {
             thread_uid: 1,
             before: announced(1, 30_000, 0, 9).before,
@@ -74,8 +74,8 @@ fn announcing_ops_is_a_part_of_the_cost() {
         },
     ];
     let found = cost(&script);
-    // Announcing 100 ops took 30 each. The estimate is a tenth higher, and its interval reaches
-    // from four fifths to one and a half times this time.
+    // Announcing 100 ops took 30 ticks each. The estimate is 1.1 times these 3,000 ticks, and its
+    // interval reaches from 0.8 to 1.5 times the 3,000 ticks.
     let way = found.way.unwrap();
     let expected = [3_300.0, 2_400.0, 4_500.0];
     for (found, expected) in [way.value, way.low, way.high].into_iter().zip(expected) {
@@ -106,8 +106,8 @@ fn threads_that_wait_pay_as_well() {
     assert!((waiting.high - 0.5 * longer(100.0, 4_500.0)).abs() < 1e-6, "{waiting:?}");
     assert!((waiting.low - 0.25 * longer(50.0, 2_400.0)).abs() < 1e-6, "{waiting:?}");
     assert!((found.of_calls().value - (8_400.0 + waiting.value)).abs() < 1e-6);
-    // A worker that slept adds no cost. A worker that used its processor all the time adds the
-    // whole time.
+    // A worker that slept adds no cost. For a worker that used its processor all the time, the
+    // whole time by which the launching thread became slower is added.
     for (cpu_ns, part) in [(10_000, 0.0), (100_000, 1.0), (500_000, 1.0)] {
         let mut script = script.clone();
         with_worker(&mut script, cpu_ns);
@@ -117,8 +117,9 @@ fn threads_that_wait_pay_as_well() {
             "{cpu_ns} {waiting:?}"
         );
     }
-    // While the launching thread sleeps, no worker waits for the recorder. Here, it used 45,000 of
-    // processor time, as much as the worker outside of its task.
+    // While the launching thread sleeps, no worker waits for the recorder. Here, the launching
+    // thread used 45,000 ticks of processor time, as much as the worker outside of its task. So the
+    // worker waited while the launching thread was awake.
     let mut idle = script.clone();
     idle.processes[0].threads[0].usages = vec![(Some(used(0, 0)), Some(used(100_000, 45_000)))];
     with_worker(&mut idle, 10_000 + 45_000);
@@ -143,8 +144,9 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     let found = cost(&script);
     assert!((found.probes.value - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
     assert!((found.probes.low - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
-    // PyTorch's shim is not timed, and its code may be as cold, so it adds at most 0.8 · 25. The 20
-    // that are never timed may be slower by the factor 55 / 30.
+    // PyTorch's shim (the layer between PyTorch and the recorder) is not timed. Like the timed
+    // code, the shim may be slower in the program, because its code is not in the caches. This adds
+    // at most 0.8 · 25 ticks. The 20 ticks that are never timed may be slower by the factor 55/30.
     let high = 50.0 + 1.8 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
     assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
     // The cost is lower if the caches are warmer in the program than in the calibration.
@@ -179,7 +181,8 @@ fn a_worker_with_regions_of_its_own_waits() {
     let [region, task] = [1, 2].map(|at| script.processes[0].op_exports[at].id);
     let threads = &mut script.processes[0].threads;
     let first = |op, start, ticks| Item::Call(CallScript::op(op, start, ticks));
-    // A region whose only task is on the same thread, before the end of the worker's task.
+    // The worker launches this region itself, and the region's only task runs on the worker, inside
+    // of the worker's first task.
     threads[1].items.splice(0..0, [first(task, 2_000, 100), first(region, 1_900, 300)]);
     let waiting = cost(&script).waiting.unwrap();
     // 101 of 104 brackets are on the launching thread, whose time also contains announcing 100 ops.
@@ -201,7 +204,7 @@ fn a_worker_with_many_regions_of_its_own_waits() {
     let nested = (1..9).flat_map(|i| inside(1_000 * i));
     threads[1].items.splice(0..0, nested.collect::<Vec<_>>());
     // The launching thread's own task, with a region inside of it, takes 20,000 of the thread's
-    // 90,000.
+    // 90,000 ticks.
     let own = [call(task, 98_000, 100), call(region, 97_900, 300), call(task, 79_300, 20_000)];
     let end = threads[0].items.len() - 1;
     threads[0].items.splice(end..end, own);
@@ -215,7 +218,7 @@ fn a_worker_with_many_regions_of_its_own_waits() {
 }
 
 /// With the budget 0, no call is timed, but announcing ops, counting them, and starting the
-/// recorder still cost time. The cost of the worker that waited meanwhile is not known.
+/// recorder still cost time. The cost of the worker's waiting is not known.
 #[test]
 fn a_budget_of_0_has_a_price() {
     let mut script = ops();
@@ -238,7 +241,7 @@ fn a_budget_of_0_has_a_price() {
     assert!(found.total().value >= 38_150.0, "{found:?}");
     assert!(found.waits && found.waiting.is_none());
     // If some calls were timed, the worker's processor time is known, but not its time in tasks. So
-    // it waited for at most its whole processor time.
+    // the worker waited for at most its whole processor time.
     script.budget(0.02);
     script.processes[0].calibrations = calibrations;
     with_worker(&mut script, 50_000);
@@ -249,7 +252,7 @@ fn a_budget_of_0_has_a_price() {
     assert!(waiting.value > 0.0 && waiting.high < found.total().high, "{waiting:?} of {found:?}");
 }
 
-/// In a run with a budget, a timed task represents several tasks according to its weight: the
+/// In a run with a budget, a timed task represents several tasks, according to its weight. So the
 /// launching thread was in its own tasks for ten times as long as in the timed task. Outside of its
 /// tasks it used 45,000 ticks of processor time, as much as the worker.
 #[test]
@@ -276,8 +279,8 @@ fn a_timed_task_stands_for_those_that_are_only_counted() {
     assert!(waiting.low < 0.5 * waiting.value, "{waiting:?}, {longer}");
 }
 
-/// A worker's task launches so many regions that they fill more than a page. The other tasks are
-/// inside of this one, so the time in tasks is the time of this task.
+/// A worker's task launches so many regions that they fill more than a page (a block of recorded
+/// calls). The other tasks are inside of this one, so the time in tasks is the time of this task.
 #[test]
 fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
     let mut script = ops();
@@ -328,15 +331,17 @@ fn time_in_tasks_is_not_counted_twice_where_a_page_ends() {
     ];
     let waiting = cost(&script).waiting.unwrap();
     // 104 of 105 brackets are on the launching thread. Outside of its tasks, the launching thread
-    // used 90,000 − 18,000, all of it in the time of the first page, which has 102 of its calls.
+    // used 90,000 − 18,000 ticks of processor time, all of it during the first page. This page has
+    // 102 of the thread's 104 calls.
     let longer = 104.0 * 50.0 + 3_300.0;
     let part = 45.0 / 72.0 * 102.0 / 104.0;
     assert!((waiting.value / longer - part).abs() < 1e-2, "{waiting:?}, {longer}");
 }
 
-/// After the ops, the launching thread imports a module, for 900,000 of processor time. Meanwhile
-/// its worker sleeps. Outside of its task, the worker used 85,000 of processor time, nearly as much
-/// as the launching thread with its ops. So it waited for nearly all of what the recorder did.
+/// After the ops, the launching thread imports a module, which takes 900,000 ticks of processor
+/// time. Meanwhile its worker sleeps. Outside of its task, the worker used 85,000 of processor
+/// time, nearly as much as the launching thread with its ops. So the worker waited for nearly all
+/// of what the recorder did.
 #[test]
 fn time_with_few_calls_does_not_count() {
     let mut script = ops();
@@ -344,7 +349,7 @@ fn time_with_few_calls_does_not_count() {
     with_worker(&mut script, 10_000 + 85_000);
     let [op, region] = [0, 1].map(|at| script.processes[0].op_exports[at].id);
     let main = &mut script.processes[0].threads[0];
-    // With the region of `with_worker`, 100 regions, one after each op.
+    // Together with the region of `with_worker`, there are 100 regions, one after each op.
     for i in (0..99).rev() {
         let region = CallScript::op(region, 1_000 * i + 400, 100);
         main.items.insert(i as usize + 1, Item::Call(region));
@@ -353,14 +358,14 @@ fn time_with_few_calls_does_not_count() {
     main.call(CallScript::op(op, 999_000, 300)).call(CallScript::op(region, 999_500, 100));
     main.usages.push((Some(used(100_000, 90_000)), Some(used(1_000_000, 990_000))));
     let waiting = cost(&script).waiting.unwrap();
-    // The worker waited equally long after each of the 101 regions: on the first page during
-    // 84,158 of 90,000, and on the other page during 842 of 900,000.
+    // The worker waited equally long after each of the 101 regions: on the first page during 84,158
+    // of 90,000 ticks, and on the other page during 842 of 900,000 ticks.
     let longer = 202.0 * 50.0 + 101.0 * 33.0;
     let each = 85_000.0 / 101.0;
     let part = (200.0 * 100.0 * each / 90_000.0 + 2.0 * each / 900_000.0) / 202.0;
     assert!((waiting.value / longer - part).abs() < 1e-6, "{waiting:?}, {longer}, {part}");
     // If the program was killed, the processor time of the last page is not known. The page is left
-    // out, so the worker waited during 85,000 of 90,000.
+    // out, so the worker waited during 85,000 of 90,000 ticks.
     script.processes[0].threads[0].usages[1].1 = None;
     let waiting = cost(&script).waiting.unwrap();
     assert!((waiting.value / longer - 85.0 / 90.0).abs() < 1e-6, "{waiting:?}, {longer}");

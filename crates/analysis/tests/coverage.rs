@@ -1,10 +1,10 @@
-//! Checks that the intervals of runs with a budget contain the true values, and that there is no
-//! estimate if the value cannot be known. The tests draw many samples from populations whose sums
-//! are known.
+//! Checks estimates for runs with a budget, in which only a sample of the calls is timed. Their
+//! intervals must contain the true values, and there must be no estimate if the value cannot be
+//! known. The tests draw many samples from populations whose sums are known.
 //!
-//! In each population, at least 93 of 100 intervals must contain the true value, minus two standard
-//! errors for chance. Counted over all populations together, it must be 95 of 100.
-//! `COUNTERPOINT_SHOW=1` prints the results of each population.
+//! For each population, at least 93 % of the intervals must contain the true value. Two standard
+//! errors fewer are allowed, for chance. Over all populations together, at least 95 % of the
+//! intervals must contain it. `COUNTERPOINT_SHOW=1` prints the results of each population.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,7 +14,7 @@ use profile::{CountedCalls, CountedSteps};
 use testkit::Random;
 
 const DRAWS: u32 = 150;
-/// Number of first calls of an op, which are timed.
+/// An op's first calls are always timed. This is the number of these calls.
 const FIRST: usize = 8;
 
 fn part(random: &mut Random) -> f64 {
@@ -27,7 +27,8 @@ fn normal(random: &mut Random) -> f64 {
     (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
-/// The values of `calls` calls of one op on one thread.
+/// Makes the values (times or counts) of one op's calls on one thread. The second argument is the
+/// number of calls.
 type Population = fn(&mut Random, usize) -> Vec<f64>;
 
 /// Makes times that scatter by 2 % around what `of` returns, as the times of equal work usually do.
@@ -86,14 +87,14 @@ struct Said {
     value: u32,
     interval: u32,
     held: u32,
-    /// The sum of the errors, each as a part of the true value.
+    /// The sum of the relative errors.
     error: f64,
-    /// The sum of the squares of the errors.
+    /// The sum of the squares of the relative errors.
     squares: f64,
 }
 
-/// Draws a sample of `values`. It contains the first values. Each of the others is drawn with
-/// probability 1/weight, independently of the rest.
+/// Draws a sample of `values`. The sample contains the first `FIRST` values. Each of the others is
+/// drawn with probability 1/weight, independently of the rest.
 fn draw(values: &[f64], weight: u64, random: &mut Random) -> Strata {
     let mut strata = Strata::default();
     values[..FIRST.min(values.len())].iter().for_each(|value| strata.add(1, *value));
@@ -161,7 +162,8 @@ fn intervals_that_are_stated_hold_what_is_true() {
                 } else {
                     silent += 1;
                 }
-                // There is no estimate from first calls, or from fewer than 30 drawn calls.
+                // Unless nearly all values are known, an estimate needs 30 drawn calls. If fewer
+                // than 10 are expected, no sample has 30.
                 if calls > FIRST && drawn < 10.0 {
                     assert_eq!(said.nothing, DRAWS, "{what}: {said:?}");
                 }
@@ -190,7 +192,7 @@ fn intervals_that_are_stated_hold_what_is_true() {
     assert!(stated > 100 && silent > 100, "{stated} {silent}");
 }
 
-/// Ops run on several threads, and their calls differ from thread to thread. Some threads have no
+/// Ops run on several threads, and their calls differ from thread to thread. One thread has no
 /// drawn call.
 #[test]
 fn rows_of_several_threads() {
@@ -220,7 +222,7 @@ fn rows_of_several_threads() {
     }
 }
 
-/// The number of an op's calls in each of `steps` steps.
+/// Makes the number of an op's calls in each step. The second argument is the number of steps.
 type StepPopulation = fn(&mut Random, usize) -> Vec<u64>;
 
 fn steps(r: &mut Random, steps: usize, of: impl Fn(usize, &mut Random) -> u64) -> Vec<u64> {
@@ -240,15 +242,16 @@ const STEP_POPULATIONS: [(&str, StepPopulation); 11] = [
     ("phases", |_, n| (0..n).map(|i| if 2 * i < n { 20 } else { 200 }).collect()),
     ("periodic", |_, n| (0..n).map(|i| if i / 50 % 2 == 0 { 100 } else { 10 }).collect()),
     ("every seventh", |_, n| (0..n).map(|i| if i % 7 == 0 { 100 } else { 10 }).collect()),
-    // While another program has the processor, a waiting thread repeats its calls.
+    // In some steps, another program has the processor for a while. A thread that waits meanwhile
+    // calls the op more often.
     ("preempted", |r, n| {
         steps(r, n, |_, r| 20 + r.below(30) + if r.odd(20) { r.below(60) } else { 0 })
     }),
 ];
 
-/// Draws steps as the agent does: it announces ops in the first 8 steps, of which the last 4 belong
-/// to the sample, and then in each later step with the probability 1/`period`. Returns the counts
-/// of these steps, and the true number of calls of all steps.
+/// Draws steps as the agent does. It announces ops in the first 8 steps, of which the last 4 belong
+/// to the sample. Then it announces ops in each later step with the probability 1/`period`. Returns
+/// the counts of these steps, and the true number of calls of all steps.
 fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls, u64) {
     let mut of = CountedSteps::default();
     let mut seen = 0;
@@ -277,7 +280,7 @@ fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls,
     (counted, calls.iter().sum::<u64>())
 }
 
-/// The periods are those of budgets of 1 to 10 %.
+/// The tested periods (2 to 16 steps) are those that result from budgets of 1 to 10 %.
 #[test]
 fn intervals_of_calls_by_steps_hold_what_is_true() {
     let mut random = Random(0x5eed_57e9);
@@ -303,7 +306,8 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 (all_held, all_stated) = (all_held + held, all_stated + stated);
                 let n = f64::from(stated);
                 let what = format!("{name}, {count} steps, 1 of {period}: {held} of {stated}");
-                // If few samples result in an interval, how often these are right is not checked.
+                // If few samples result in an interval, it is not checked how often these intervals
+                // contain the true number.
                 let some = 5 * stated > DRAWS;
                 if some && f64::from(held) < 0.93 * n - 2.0 * (0.93 * 0.07 * n).sqrt() {
                     wrong.push(what.clone());
@@ -311,7 +315,8 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 if std::env::var_os("COUNTERPOINT_SHOW").is_some() {
                     println!("{what}");
                 }
-                // With few steps, there is no interval, and with many steps, there is one.
+                // With 30 steps, there is no interval. With 4,000 or more, there is always one,
+                // except for an op that runs only in 1 of 500 steps.
                 assert!(count > 30 || stated == 0, "{what}");
                 assert!(count < 4_000 || name == "only in 1 of 500" || stated == DRAWS, "{what}");
             }

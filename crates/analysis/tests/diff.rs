@@ -47,17 +47,19 @@ fn run(rows: Vec<RunRow>) -> Recorded {
     Recorded { rows, total_ns, ..Recorded::default() }
 }
 
-/// The scatter of runs, as coefficients of variation that were measured in the study
-/// (docs/diff.md). One factor is common to all ops of a run; a part of it lasts over several runs
-/// (frequency levels). Each statistic of each op has additional scatter.
+/// How much the values of runs scatter, as measured in the study (docs/diff.md). `common`, `floor`,
+/// `typical` and `mean` are coefficients of variation. One random factor (`common`) applies to all
+/// ops of a run. `lasting` is its correlation with the factor of the previous run, because
+/// frequencies of the processor last for several runs. Each statistic of each op has additional
+/// scatter.
 #[derive(Clone, Copy)]
 struct Spread {
     common: f64,
     lasting: f64,
     floor: f64,
     typical: f64,
-    /// The part of the runs in which the median is in its slow mode, and the factor by which that
-    /// mode is slower.
+    /// The probability that an op's median is slow in a run, and the factor by which it is slower
+    /// then.
     slow: (f64, f64),
     mean: f64,
     /// The scatter of the fastest call, and the part of the runs in which each call is disturbed, so
@@ -90,8 +92,8 @@ const SHARED: Spread = Spread {
 const OPS: usize = 6;
 const BASE: [f64; OPS] = [400e3, 250e3, 90e3, 40e3, 12e3, 5e3];
 
-/// Simulates a series of pairs in random order. In B, the time of the first op is multiplied by
-/// `factor`.
+/// Simulates a series of pairs of runs (A and B in random order), and compares A with B. In B, the
+/// time of the first op is multiplied by `factor`.
 fn series(random: &mut Random, spread: Spread, pairs: usize, factor: f64) -> Diff {
     let mut level = random.normal();
     let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -146,8 +148,8 @@ fn equal_programs_get_no_verdict_of_difference() {
     }
 }
 
-/// The study found at least 77 % of slowdowns of 3 % with 10 pairs on a quiet machine, and at least
-/// 94 % with 20 pairs.
+/// On a quiet machine, the study (docs/diff.md) found 55 to 86 % of the differences of 3 % with 10
+/// pairs, and at least 94 % with 20 pairs.
 #[test]
 fn planted_slowdowns_are_found_where_they_are() {
     for (factor, pairs, spread, least) in [
@@ -182,8 +184,8 @@ fn intervals_hold_the_truth() {
         floor[0] <= 0.05 && 0.05 <= floor[1]
     });
     let held = held.count();
-    // About 190 of the 200 intervals are expected to hold. By chance it may be fewer by three
-    // standard deviations, which are 9.
+    // About 190 of the 200 intervals are expected to contain the true change. By chance, up to 9
+    // fewer (three standard deviations) may contain it.
     assert!(held >= 181, "{held} of 200 intervals of 95 %");
 }
 
@@ -208,8 +210,9 @@ fn parts_and_remainder_add_up_to_the_difference() {
     let changed = diff.rows[0].verdict.change().unwrap();
     assert!((changed.by - 0.1).abs() < 1e-12 && !changed.floor_unchanged);
     assert_eq!(diff.rows[1].verdict, Verdict::Same(0.03));
-    // The mean of `base` over the pairs is 1,025. An execution of the changed op takes 102.5 more
-    // in B, so 200 executions take 20,500 more. The recorded time increases by twice that.
+    // The mean of `base` over the pairs is 1,025. An execution of the changed op takes 102.5 ns
+    // more in B, so 200 executions take 20,500 ns more. The op's total recorded time increases by
+    // twice that, because its mean is twice its typical time.
     let part = |row: usize| diff.rows[row].part.unwrap().ns;
     assert!((part(0) - 20_500.0).abs() < 1e-6, "{}", part(0));
     assert_eq!(part(1), 0.0);
@@ -220,7 +223,8 @@ fn parts_and_remainder_add_up_to_the_difference() {
         a.iter().zip(&b).map(|(a, b)| b.total_ns.unwrap() - a.total_ns.unwrap()).sum::<f64>() / 6.0;
     let sum = whole.explained.unwrap().ns + whole.remainder.unwrap().ns;
     assert!((differences - sum).abs() < 1e-6);
-    // Both ops take the same time, so a whole run takes 5 % more.
+    // In A, typical executions of both ops take the same time. In B, one of the ops takes 10 %
+    // more, so all ops together take 5 % more.
     assert!((whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
 }
 
@@ -237,7 +241,8 @@ fn without_pairs_or_with_few_of_them_nothing_is_tested() {
     }
 }
 
-/// If a dispatch has a different number of workgroups in B, single calls cannot be compared.
+/// In B, each dispatch of an op is divided into twice as many calls. So the op is compared by the
+/// times of whole dispatches, and not by those of calls.
 #[test]
 fn another_tiling_is_compared_by_dispatch() {
     let (a, mut b, pairs) = exact_pairs(1.1);
@@ -316,7 +321,8 @@ fn counters_that_are_exact_are_facts() {
     assert!(matches!(alone.rows[0].readings[0].reading, Known::Tested(Verdict::Untested(_))));
 }
 
-/// If a counter was 0 in A and is not 0 in B, there is no ratio.
+/// If a counter is 0 in some run, the ratios of A and B cannot be tested. The medians are reported
+/// without a test.
 #[test]
 fn counters_with_zeros_keep_their_medians() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);
@@ -341,8 +347,8 @@ fn counters_with_zeros_keep_their_medians() {
     assert_eq!((shown.medians, shown.interval), ([0.25, 1.25], None));
 }
 
-/// A time that is 0 after the recorder's time was subtracted is 0 in the sum over all ops, and not
-/// unknown.
+/// A time that is 0 after the recorder's time was subtracted counts as 0 in the sum over all ops,
+/// and not as unknown.
 #[test]
 fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
     let (mut a, mut b, pairs) = exact_pairs(1.1);
@@ -379,8 +385,8 @@ fn new_gone_and_missing_rows() {
     assert_eq!(of("same").verdict, Verdict::Same(0.03));
 }
 
-/// B uses 10 % less processor time in each pair. With six pairs there are 64 combinations of signs,
-/// of which two are as extreme as six equal signs.
+/// B uses 10 % less processor time in each pair. The differences of six pairs have 64 combinations
+/// of signs. Two of these have six equal signs, so p is 2/64.
 #[test]
 fn processor_time_is_compared_beside_the_whole() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);
@@ -399,7 +405,7 @@ fn processor_time_is_compared_beside_the_whole() {
             .all(|part| (part + 0.1).abs() < 1e-12)
     );
     assert_eq!(diff.processor.compared[0].p, Some(2.0 / f64::from(1 << pairs.len())));
-    // The verdicts about calls do not depend on the processor time.
+    // The comparison of the ops' times does not depend on the processor time.
     assert_eq!(diff.whole.verdict, without.whole.verdict);
     assert_eq!(diff.whole.compared, without.whole.compared);
     // Without pairs, there is a ratio but no test.

@@ -1,6 +1,8 @@
-"""Each input line has the rows of one case, separated by `;`. For each line, prints the estimate of the first row,
-whether the interval given after `|` is that of scipy's exact test, t, the deviation, and the adjusted p of all
-rows."""
+"""Checks the statistics of paired differences with numpy and scipy.
+
+Each input line has one case: rows of differences, separated by `;`, and after `|` the ends of the interval of the first
+row. For the first row of each case, prints the Hodges-Lehmann estimate, 1 if the interval is that of scipy's exact test
+(0 if not), |t|, and the standard deviation. Then prints the adjusted p of each row."""
 
 import itertools, sys, warnings
 import numpy as np

@@ -1,6 +1,7 @@
-//! Compares the statistics of `diff` with numpy and scipy, on random and awkward differences.
-//! `diff_oracle.py` computes the expected interval by inverting scipy's exact Wilcoxon test, and
-//! the expected p-values of the step-down procedure from scipy's t for every flip of signs.
+//! Compares the statistics of `diff` with numpy and scipy, on random differences, some of which
+//! contain an outlier. `diff_oracle.py` checks the ends of each interval with scipy's exact
+//! Wilcoxon test. It computes the expected p-values of the step-down procedure from scipy's t for
+//! every combination of flipped signs.
 
 use std::fmt::Write;
 

@@ -41,7 +41,8 @@ impl Draw {
         (0..calls).map(next).collect()
     }
 
-    /// Makes random classes, each of which stays the same for about `stay` calls.
+    /// Makes a series of random classes. With a probability of 1/`stay`, a call draws a class;
+    /// otherwise, it has the class of the call before it.
     fn sticky(&mut self, calls: usize, classes: u32, stay: u64) -> Vec<u32> {
         let mut class = 0;
         let next = |_| {
@@ -61,9 +62,10 @@ enum Kind {
     HeavyTail,
     /// Only three different values.
     Ties,
-    /// An autoregressive series, in which neighbours are similar.
+    /// An autoregressive series with this coefficient: the durations of successive calls are
+    /// similar.
     Alike(f64),
-    /// Two speeds, each of which lasts for about 50 calls.
+    /// Two speeds: about every 50 calls, one of them is drawn.
     Modes,
     /// Alternating periods of small and large scatter, with the same median.
     Bursts,
@@ -101,9 +103,9 @@ fn durations(draw: &mut Draw, kind: Kind, calls: usize) -> Vec<f64> {
     }
 }
 
-/// Makes variables as in recordings: alternating threads, a CPU that stays the same for a while,
-/// consecutive workgroups, four counters (one is rare, one drifts, one has bursts), and calls on
-/// other threads.
+/// Makes variables like those of a recording: first calls, the time, alternating threads, a CPU
+/// that stays the same for a while, consecutive workgroups, four counters, and the number of calls
+/// on other threads. Counter 0 is rarely above 0, counter 2 drifts, and counter 3 has bursts.
 fn variables(draw: &mut Draw, calls: usize) -> Vec<Variable> {
     let ordered =
         |at, values| Variable { what: What::Counter(at), values: Values::Ordered(values) };
@@ -154,13 +156,15 @@ fn silent_where_nothing_goes_with_anything() {
         }
         println!("{kind:?}: {silent} of {runs} silent, {asked} asked");
         assert!(silent * 100 >= runs * 95, "{kind:?}: only {silent} of {runs} are silent");
-        // If neighbours are very similar, there may be no answer. So the runs do not show much
-        // unless at least a quarter of them could have had an answer.
+        // If the durations of successive calls are very similar, no variable is analysed
+        // ([`Silent::Alike`]). So the test proves little unless the variables were analysed in at
+        // least a quarter of the runs.
         assert!(asked * 4 >= runs, "{kind:?}: only {asked} of {runs} were asked");
     }
 }
 
-/// Multiplies the duration of each call by a factor that depends on one variable.
+/// Multiplies the duration of each call by a factor that depends on the variable `what`, and adds a
+/// random number below 1.
 fn plant(what: What, variables: &mut [Variable], durations: &mut [f64], draw: &mut Draw) {
     let calls = durations.len();
     let variable = variables.iter_mut().find(|one| one.what == what).unwrap();
@@ -206,8 +210,8 @@ fn what_was_planted_is_found() {
                 others += leads.iter().filter(|lead| **lead != what).count();
             }
             println!("{kind:?}, {what:?}: found in {found} of 20, {others} others");
-            // The noise of a heavy tail hides a small effect, such as a few percent of one of 64
-            // workgroups, and the effect of a single first call.
+            // The noise of a heavy tail may hide effects on few calls (first calls, one of 64
+            // workgroups, a rare counter) and a slow increase over the run.
             let is_hidden = matches!(kind, Kind::HeavyTail)
                 && matches!(what, What::First | What::Workgroup | What::Counter(0) | What::Time);
             assert!(found >= 19 || is_hidden, "{kind:?}, {what:?}: {found} of 20");
@@ -218,7 +222,8 @@ fn what_was_planted_is_found() {
     }
 }
 
-/// In a random walk, all neighbours are similar. If all calls are equal, none is slow.
+/// Successive durations of a random walk are too similar to distinguish any finding from chance. If
+/// all calls take about the same time, none is slow. Forty calls are too few.
 #[test]
 fn says_why_it_asked_nothing() {
     let mut draw = Draw::new(7);
@@ -236,8 +241,8 @@ fn says_why_it_asked_nothing() {
     assert_eq!(stand_out(&walk[..40], &variables, 1).silent, Some(Silent::TooFew));
 }
 
-/// Two threads run on different CPUs. Calls of thread 1 take twice as long and have 8 page faults
-/// instead of 2, except for one call in 50.
+/// Two threads run on different CPUs. Calls of thread 1 take about twice as long as those of thread
+/// 0, and have 8 page faults instead of 2. One call in 50 of both threads has 5 page faults.
 #[test]
 fn of_a_profile() {
     let mut script = ProfileScript::monotonic();
@@ -253,7 +258,8 @@ fn of_a_profile() {
             let call = CallScript::new(0, 1_000 + call * 1_000, duration).on(4 + thread, 0);
             calls.call(call.group(duration, &[faults]));
         }
-        // This op runs on the other thread during every call, so it explains nothing.
+        // `softmax` runs once on each thread, after all calls of `matmul`. So none of its calls is
+        // at the same time as a call of `matmul`.
         calls.call(CallScript::new(1, 2_000_000, 50).on(4 + thread, 0).group(50, &[0]));
     }
     let (_scratch, profile) = script.opened();
@@ -275,7 +281,8 @@ fn of_a_profile() {
             }
             (What::Thread, Effect::Class { class, share, of_slow, .. }) => {
                 let of = matmul.class(what, class).unwrap();
-                // The mean ranks of threads 0 and 1 are equally far from the middle.
+                // The mean ranks of threads 0 and 1 are equally far from the middle, so the
+                // reported class may be either thread.
                 assert!(matches!(of, Class::Thread(0, 0 | 1)), "{of:?}");
                 let expected = if of == Class::Thread(0, 1) { 1.0 } else { 0.0 };
                 assert_eq!((share, of_slow), (0.5, expected));
@@ -290,8 +297,8 @@ fn of_a_profile() {
     assert_eq!(format!("{:?}", again[0].answer), format!("{:?}", matmul.answer));
 }
 
-/// Calls take 1,000 to 1,029 ns and are on the CPU all the time. One call in 10 is also off the CPU
-/// for 8,000 ns, and half of these calls are on the CPU for 500 ns longer.
+/// About nine of ten calls take 1,000 to 1,029 ns and are on the CPU all the time. The others are
+/// also off the CPU for 8,000 ns, and about half of these are on the CPU for 500 ns longer.
 #[test]
 fn time_off_a_cpu_comes_first() {
     let mut script = ProfileScript::monotonic();

@@ -1,5 +1,6 @@
 """Each input line has the values of two variables, separated by `;`. For each line, prints Spearman's correlation, the
-mutual information of the two variables as classes, and the mean ranks of the first variable."""
+mutual information of the variables (each different value is a class), and the rank of each value of the first variable.
+Equal values have the mean of their ranks."""
 
 import sys, warnings
 import numpy as np

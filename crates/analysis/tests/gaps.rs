@@ -15,7 +15,7 @@ fn op(op: u32) -> Side {
 }
 
 /// There are 3,000 ns between two calls of 1,000 ns, and a clock record follows 500 ns after the
-/// second call. The recorder added 10 ns to each call.
+/// second call. The recorder added 10 ns to each call: half of the duration of an empty call.
 #[test]
 fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     let mut script = ProfileScript::monotonic();
@@ -43,7 +43,7 @@ fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     assert_eq!(found.rows, expected);
     assert_eq!((found.wall_ns, found.between_ns, found.recorder_ns), (5_500.0, 3_520.0, 20.0));
     assert_eq!(found.share(&found.rows[0]), Some(3_000.0 / 3_520.0));
-    // The gaps by thread must have the same numbers as the table.
+    // There is only one thread, so its sums must equal those of the whole table.
     let threads = found.of_threads();
     assert_eq!((threads.len(), threads[0].total_ns, threads[0].wall_ns), (1, 3_520.0, 5_500.0));
 }
@@ -74,8 +74,9 @@ fn called(random: &mut Random, now: &mut u64, depth: u32, all: &mut Vec<(u32, u6
     all.push((op, begin, *now));
 }
 
-/// Each page has few calls, so an outer call is on another page than the calls inside of it. The
-/// expected gaps are computed from the outermost calls.
+/// A page (a block of a thread's recorded calls) has at most seven calls here. So many outer calls
+/// are on another page than some of the calls inside of them. The expected gaps are computed from
+/// the outermost calls.
 #[test]
 fn gaps_of_nested_calls_on_many_pages() {
     for seed in 1..30 {

@@ -7,7 +7,8 @@
 use analysis::diff::history::{FEWEST, LEVEL, change_points};
 use testkit::python;
 
-/// An xorshift generator. The sum of twelve uniform numbers is used as a normal one.
+/// An xorshift generator. The sum of twelve uniform numbers, minus 6, is nearly normally
+/// distributed.
 struct Random(u64);
 
 impl Random {
@@ -34,7 +35,8 @@ fn history(random: &mut Random, rows: usize, points: usize) -> Vec<Vec<f64>> {
     (0..rows).map(|i| row(random, 1e5 * (i + 1) as f64)).collect()
 }
 
-/// According to [`LEVEL`], 2 of 100 histories of five rows are expected to have a change point.
+/// With [`LEVEL`], at most 2 of 100 histories without a change have a change point on average. Up
+/// to 5 are accepted here, because the number is random.
 #[test]
 fn a_history_without_a_change_has_no_change_point() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -46,7 +48,8 @@ fn a_history_without_a_change_has_no_change_point() {
     assert!(alarms <= 5, "{alarms} of 100 at a level of {LEVEL}");
 }
 
-/// From some point on that is not near the ends, one of ten rows takes 5 % more.
+/// In each history, one of ten rows takes 5 % more from some point on. At least ten points are on
+/// each side of this change.
 #[test]
 fn a_step_of_5_percent_is_found() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -82,7 +85,7 @@ fn what_cannot_be_tested_has_none() {
     assert_eq!(change_points(&[step]), [[]]);
     assert_eq!(change_points(&[vec![3.0; 30]]), [[]]);
     assert!(change_points(&[]).is_empty());
-    // The step has no noise.
+    // Without noise, the position and the size of the step are found exactly.
     let step: Vec<f64> = (0..20).map(|i| if i < 8 { 1.0 } else { 2.0 }).collect();
     let [one] = change_points(&[step])[0].clone().try_into().unwrap();
     assert_eq!((one.at, one.interval), (8, [1.0, 1.0]));
@@ -96,7 +99,8 @@ fn numpy_finds_the_same() {
     let mut histories = Vec::new();
     for round in 0..12usize {
         let mut rows = history(&mut random, 3, 24);
-        // The steps range from nearly invisible to obvious.
+        // One row of each history has a step of 0 % to 5 %, so some steps are invisible and others
+        // obvious.
         let step = 1.0 + 0.01 * (round % 6) as f64;
         rows[round % 3][12..].iter_mut().for_each(|time| *time *= step);
         histories.push(rows);
@@ -107,7 +111,8 @@ fn numpy_finds_the_same() {
     let mut seen = [0, 0];
     for (rows, (row, at, _, p)) in histories.iter().zip(theirs) {
         let ours = change_points(rows);
-        // The oracle computes p from 200 orders, and Counterpoint from 1,000 other orders.
+        // The oracle and Counterpoint compute p from different random orders of the points. So only
+        // results with a p far from [`LEVEL`] are compared.
         if p < LEVEL / 3.0 {
             let first = ours[row].iter().find(|one| one.at == at);
             assert!(first.is_some_and(|one| one.p <= 2.0 * LEVEL), "{row} {at} {p}: {ours:?}");

@@ -1,5 +1,8 @@
-"""Finds the change point of each history of a JSON document with numpy and its own random orders. For each history,
-prints its row, its change point, its Q and its p."""
+"""Finds the change point of each history with numpy, without code of Counterpoint.
+
+The input is a JSON list of histories; a history is a list of rows of times. For each history, finds the row and the
+split with the largest Q (defined in `diff/history.rs`). The p of this Q is computed from random orders of the points.
+Prints a JSON list with the row, the first point after the split, Q and p of each history."""
 
 import json
 import sys
@@ -10,7 +13,7 @@ generator = np.random.default_rng(7)
 
 
 def best(distances):
-    """Returns the best split and its Q, computed by the definition without any shortcut."""
+    """Returns the split with the largest Q, and this Q, which is computed directly from its definition."""
     n = distances.shape[-1]
     found = (3, 0.0)
     for at in range(3, n - 2):

@@ -96,9 +96,9 @@ fn a_timed_tree_on_paper() {
         timed(0, 1, 2, 100, 500, 0),
         timed(0, 1, 3, 100, 200, 0),
     ];
-    // The self time of loop 1 would be its raw self time, 200, minus 10 for its own hits, plus the
-    // 200 that its children measured of their own cost, minus the 400 that they added. This is
-    // below zero, so nothing is subtracted in this tree.
+    // With `COST`, the self time of loop 1 would be 200 − 10 + 200 − 400 = −10 ticks. (The terms
+    // are explained below, for a lower cost.) No time can be below zero, so nothing is subtracted
+    // in the whole tree.
     let refused = of(&[module(1, Some(COST))], &rows);
     assert!((0..4).all(|id| node(&refused.modules[0], id).all.refused));
     assert!((0..4).all(|id| node(&refused.modules[0], id).all.compensated.is_none()));
@@ -121,9 +121,10 @@ fn a_timed_tree_on_paper() {
     assert_eq!(raw(tree, 2).share, Some(exact(500.0 / 900.0)));
     assert_eq!(raw(tree, 1).mean, Some(exact(90.0)));
     assert_eq!(raw(tree, 0).share, None);
-    // Each of the 100 hits of a loop inside measures 1 of its own cost, and adds 1.5 to the loop
-    // around it. The self time of loop 1 is its raw self time, 200, minus 10 for its own hits, plus
-    // the 200 that its children measured of their own cost, minus the 300 that they added.
+    // A timed hit measures 1 tick of its own cost, and adds 1.5 ticks to the loop around it. Loop 1
+    // has 10 hits, and the two loops inside of it have 200 hits together. So the self time of loop
+    // 1 is 200 (raw) − 10 (measured in its own hits) + 200 (measured in the hits inside) − 300
+    // (added by the hits inside) = 90 ticks.
     let compensated = |id: u32| node(tree, id).all.compensated.unwrap();
     for (id, inclusive, own) in
         [(0, 684.0, 94.0), (1, 590.0, 90.0), (2, 400.0, 400.0), (3, 100.0, 100.0)]
@@ -131,11 +132,12 @@ fn a_timed_tree_on_paper() {
         let times = compensated(id);
         assert_eq!((times.inclusive.value, times.own.unwrap().value), (inclusive, own), "{id}");
     }
-    // The processor overlaps the measuring code with other code, so all of the subtracted 110 may
-    // have cost no time. Each part may also be wrong by 35 %.
+    // The processor overlaps the measuring code with other code. So in fact, the subtracted 110
+    // ticks may have taken no time. The two parts of the cost (200 − 10 measured ticks, and 300
+    // added ticks) may also be wrong by 35 %.
     let doubt = compensated(1).own.unwrap().margin.unwrap();
     assert!((doubt - 110f64.hypot(0.35 * 190f64.hypot(300.0))).abs() < 1e-9, "{doubt}");
-    // The interval contains the raw value.
+    // The interval of each compensated time contains the raw time.
     for id in 0..4 {
         let (raw, found) = (raw(tree, id), compensated(id));
         let pairs = [(raw.inclusive, found.inclusive), (raw.own.unwrap(), found.own.unwrap())];
@@ -143,14 +145,15 @@ fn a_timed_tree_on_paper() {
             assert!((raw.value - found.value).abs() <= found.margin.unwrap(), "{id}: {found:?}");
         }
     }
-    // A mean hit of 5 is shorter than ten times 1.5, and a mean hit of 90 is longer.
+    // The mean hit of loop 2 takes 5 ticks: less than ten times the 1.5 ticks that timing a hit
+    // costs. The mean hit of loop 1 takes 90 ticks, which is more.
     assert!(node(tree, 2).all.sampled_only && !node(tree, 1).all.sampled_only);
 }
 
 #[test]
 fn children_and_self_add_up_exactly_for_each_thread() {
-    // The times also add up if a hit of the parent did not end: then neither the parent's time nor
-    // `child_ticks` includes the time of the children in this hit.
+    // On thread 1, one of the function's three hits does not end. The times of the other two still
+    // add up, because neither `ticks` nor `child_ticks` includes a hit that did not end.
     let mut rows = vec![
         timed(0, 1, 0, 3, 1_000, 900),
         timed(0, 1, 1, 9, 901, 7),
@@ -177,7 +180,7 @@ fn threads_and_registrations_add_up() {
         timed(0, 1, 1, 1, 100, 0),
         timed(0, 2, 1, 1, 500, 0),
         timed(2, 1, 1, 1, 300, 0),
-        // The same module was loaded again, and the same thread runs it.
+        // Process 0 loaded the same module again. Its thread 2 also runs this copy.
         timed(3, 2, 1, 2, 100, 0),
         timed(1, 1, 0, 5, 5, 0),
         timed(9, 1, 0, 5, 5, 0),
@@ -212,7 +215,7 @@ fn what_is_missing_is_not_zero() {
     let loop1 = &node(tree, 1).all;
     assert_eq!((loop1.hits, loop1.raw, loop1.compensated, loop1.iterations), (7, None, None, None));
     assert_eq!(node(tree, 1).imbalance, None);
-    // The loop was never entered: its hits are known to be 0.
+    // Loop 3 was never entered: its hits are known to be 0, but it has no time.
     assert_eq!((node(tree, 3).all.hits, node(tree, 3).all.raw), (0, None));
     let hits = |id, hits, begun| LoopRow {
         id,
@@ -226,14 +229,15 @@ fn what_is_missing_is_not_zero() {
     let tree = &of(&[module(0, None)], &[hits(0, 3, 3), hits(1, 9, 0)]).modules[0];
     assert_eq!((raw(tree, 0).inclusive, raw(tree, 0).own), (exact(30.0), None));
     assert_eq!(node(tree, 1).all.raw, None);
-    // If the numbers of a row are damaged, its hits are counted, but it has no times.
+    // In a damaged row, numbers contradict each other (`first_ended` is above `ended`). Its hits
+    // are counted, but it has no times.
     let bad = LoopRow { first_ended: 5, ..hits(1, 9, 3) };
     let tree = &of(&[module(0, None)], &[bad]).modules[0];
     assert_eq!((tree.damaged, node(tree, 1).all.hits, node(tree, 1).all.raw), (1, 9, None));
 }
 
-/// 2 of 4 hits were recorded, and took 30 and 10. They are the first hits, so it is not known
-/// whether the others are like them.
+/// 2 of 4 hits were recorded, and took 30 and 10. Only the first hits are recorded. The other hits
+/// may not be like them, so the estimated total of 80 has no interval.
 #[test]
 fn mode_log_takes_its_times_from_events() {
     let modules = [module(3, None)];
@@ -249,7 +253,7 @@ fn mode_log_takes_its_times_from_events() {
     assert_eq!(loop1.all.raw.unwrap().inclusive.margin, None);
 }
 
-/// Each of two passes of a program has a different counter, and a third process has none.
+/// A program ran twice, each time with a different counter, and a third process has no counter.
 #[test]
 fn counters_of_passes_stay_apart() {
     let module = |process| LoopModule { process, ..module(1, None) };

@@ -1,5 +1,5 @@
-//! Checks how often the intervals of mode sampled contain the true time. Hits are sampled from
-//! populations of known times, as `include/counterpoint/loops.h` specifies.
+//! Checks how often the intervals in the mode `sampled` contain the true time. Hits are sampled
+//! from populations of known times, as `include/counterpoint/loops.h` specifies.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,8 +9,8 @@ use profile::loops::{LoopModule, LoopRow};
 
 const FIRST: u64 = 100;
 const MASK: u64 = 127;
-/// Number of samples for each population and number of hits. A fifth of it is used for the largest
-/// number of hits.
+/// Number of simulated samples for each combination of a population and a number of hits. With
+/// 200,000 hits, a fifth of this number is simulated.
 const DRAWS: u64 = 100;
 /// At least this part of the intervals must contain the true time.
 const LEAST: f64 = 0.93;
@@ -35,8 +35,8 @@ impl Random {
     }
 }
 
-/// Makes the row that a thread would record for hits with these times, independently of the code
-/// that instrumented programs call.
+/// Makes the row that a thread would record for hits with these times. Instrumented programs use
+/// other code for this.
 fn sample(id: u32, times: &[u64], seed: u64) -> LoopRow {
     let mut row = LoopRow { id, tid: 1, ..LoopRow::default() };
     let (mut next, mut state) = (1, seed | 1);
@@ -83,8 +83,8 @@ fn entry(id: u32, parent: Option<u32>) -> Entry {
     }
 }
 
-/// Estimates the time of a loop and the self time of the function around it, which was entered
-/// once, and took `around` more than all hits of the loop together.
+/// Estimates the time of a loop and the self time of the function around it. The function was
+/// entered once. It took `around` more than all hits of the loop together.
 fn inside(times: &[u64], around: u64, seed: u64) -> [Option<Estimate>; 2] {
     let table = SideTable {
         counterpoint_loops: ir::table::VERSION,

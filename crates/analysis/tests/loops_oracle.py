@@ -1,9 +1,10 @@
 """Makes populations of hits (entries of loops), samples them as instrumented code does, and prints the true totals.
 
-This program is written from include/counterpoint/loops.h alone. All of the first 100 hits are timed, and then one hit
-after each gap of 1 + (random & 127) hits, with xorshift64 (13, 7, 17). Expected totals and intervals are computed by
-numpy and scipy. For each draw, prints its name, its rows, the true values (`truth ID WHAT VALUE`), and for draws of one
-row the result of scipy (`expect ID TOTAL MARGIN`; MARGIN is `none` if there must be no interval).
+This program follows include/counterpoint/loops.h, and uses no code of Counterpoint. The first 100 hits are timed.
+From then on, the distance from one timed hit to the next is 1 + (random & 127) hits, with random numbers of xorshift64
+(13, 7, 17). Expected totals and intervals are computed by numpy and scipy. For each draw, prints its name, its rows,
+and the true values (`truth ID WHAT VALUE`). For draws with one thread, also prints the result of scipy (`expect ID
+TOTAL MARGIN`; MARGIN is `none` if there must be no interval).
 """
 
 import math
@@ -17,7 +18,8 @@ BITS = (1 << 64) - 1
 
 
 def sampled(count, seed):
-    """Returns the indices of the timed hits among `count` hits, and how many of them precede the first random one."""
+    """Returns the indices of the timed hits among `count` hits, and how many timed hits precede the first random one (0
+    if there is no random one)."""
     state, place = seed | 1, FIRST
     places = list(range(min(FIRST, count)))
     while True:
@@ -31,7 +33,8 @@ def sampled(count, seed):
 
 
 def row(id, tid, times, seed):
-    """Prints the row of a thread whose hits took `times`. Returns its estimate by numpy and scipy."""
+    """Prints the row of a thread whose hits took `times`. Returns the estimated total of all hits and its margin, which
+    numpy and scipy compute from the timed hits."""
     places, first = sampled(len(times), seed)
     timed = [int(times[place]) for place in places]
     sums = [sum(timed), sum(t * t for t in timed), first, sum(timed[:first]), sum(t * t for t in timed[:first])]
@@ -45,8 +48,9 @@ def row(id, tid, times, seed):
         return total, 0.0
     error = population * math.sqrt(1 - len(rest) / population) * scipy.stats.sem(rest, ddof=1)
     t = scipy.stats.t.ppf(0.975, len(rest) - 1)
-    # `third` is the largest third moment that is possible with these squares and this largest distance.
-    # `hall` is the farther end of Hall's interval for this third moment.
+    # `squares` is the sum of the squared distances from the mean, and no time is more than `most` above the mean.
+    # `third` is the largest possible third moment of the total. `hall` is the distance from the total to the farther
+    # end of Hall's interval, in standard errors.
     squares = float(((rest - rest.mean()) ** 2).sum())
     most = min(math.sqrt(squares), max(max(timed) - rest.mean(), 0))
     third = (population / len(rest)) ** 3 * (1 - len(rest) / population) * squares * most
@@ -56,8 +60,10 @@ def row(id, tid, times, seed):
 
 
 def within(total, margin, around):
-    """Returns the margin of hits that are inside of a hit that took `around`, or None if their total can be too far
-    below `around` for an interval."""
+    """Widens the margin of a loop's total. `around` is the time of the function around the loop. Slow hits that were
+    not timed may have taken the rest of it, `around` minus the total. Returns None (no interval) if this rest is longer
+    than the total, or if the total exceeds `around` by more than its margin. If all hits were timed, the margin stays
+    0."""
     if margin == 0:
         return margin
     left = around - total
@@ -67,7 +73,7 @@ def within(total, margin, around):
 
 
 def populations(random):
-    """Returns for each name the number of hits, and a function that makes the times of so many hits."""
+    """Returns, for the name of each population, its number of hits and a function that makes the times of its hits."""
     def warm(times):
         times[:FIRST] *= 10
         return times
@@ -108,8 +114,8 @@ for name, (count, make) in populations(random).items():
         print("truth 1 inclusive", int(times.sum()))
         print("expect 1", repr(float(total)), "none" if margin is None else repr(float(margin)))
 
-# In each hit of a loop, a loop inside has eight hits. Three threads run this. Nothing instrumented is
-# around the outer loop, so there is no interval.
+# Three threads run a function. In each hit of the function, its loop has eight hits. Nothing instrumented is around the
+# function, so neither the function nor its loop has an interval.
 for _ in range(DRAWS):
     print("draw nested")
     sums = numpy.zeros(2)

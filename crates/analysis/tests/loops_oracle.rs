@@ -42,7 +42,8 @@ fn intervals_hold_what_is_true() {
     let Some(python) = python::with("loops_oracle", "numpy, scipy.stats") else { return };
     let output = python::run(&python, ORACLE, "");
     let modules = [module()];
-    // The number of intervals that contain the true time, and the number of all intervals.
+    // For each population and each kind of number: how many intervals contain the true value, and
+    // how many intervals there are.
     let mut coverage: BTreeMap<(String, String), (u32, u32)> = BTreeMap::new();
     for draw in output.split("draw ").skip(1) {
         let (name, lines) = draw.split_once('\n').unwrap();

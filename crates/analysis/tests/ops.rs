@@ -1,5 +1,5 @@
-//! Compares trees of ops on random threads with a slow computation of which call owns each single
-//! tick.
+//! Compares trees of ops with the results of a slow program, which finds the innermost call at each
+//! single tick. The calls are random.
 
 use analysis::ops::{OpCall, OpRowKind, OpVisitor, Region, RunCall, Serial};
 use analysis::{OpFilter, OpTable, OpTrees};
@@ -104,8 +104,8 @@ fn timed(role: Role) -> bool {
     matches!(role, Role::Run | Role::Op)
 }
 
-/// Returns the innermost call around call `i` that `wanted` accepts. Such a call is recorded after
-/// call `i`.
+/// Returns the innermost call around call `i` that `wanted` accepts. `calls` is in the order of the
+/// calls' ends, so an outer call comes after call `i`.
 fn outer(calls: &[Call], i: usize, wanted: impl Fn(Role) -> bool) -> Option<usize> {
     let around = |o: &Call| o.begin <= calls[i].begin && calls[i].end <= o.end;
     (i + 1..calls.len()).find(|o| around(&calls[*o]) && wanted(calls[*o].role))
@@ -121,7 +121,8 @@ fn expected(calls: &[Call], seen: &mut Seen) {
         (0..calls.len()).find(|i| inside(&calls[*i]))
     };
     let owners: Vec<Option<usize>> = (0..last).map(owner).collect();
-    // Outer calls come first: of calls with equal begins, the one that was recorded last.
+    // Outer calls come first. Of calls with equal begins, the one that was recorded last is the
+    // outer one.
     let mut order: Vec<usize> = (0..calls.len()).filter(|i| timed(calls[*i].role)).collect();
     order.sort_by_key(|i| (calls[*i].begin, std::cmp::Reverse(*i)));
     let (mut runs, mut ops) = (seen.runs.len() as u64, seen.ops.len() as u64);
@@ -222,14 +223,14 @@ fn random_trees() {
         assert_eq!(seen.ops, wanted.ops, "round {round}");
         assert_eq!(seen.loose, wanted.loose);
 
-        // With and without folding of book-keeping, the self times of the rows inside of runs add
-        // up to the wall time of the runs.
+        // Book-keeping ops are in one row (with `fold`) or in rows of their own. In both cases, the
+        // self times of all rows inside of runs add up to the wall time of the runs.
         for fold in [true, false] {
             let table = OpTable::new(&trees, &OpFilter::default(), fold, false);
             let rows = || table.rows.iter().filter(|row| !row.outside);
             assert_eq!(rows().map(|row| row.own.value).sum::<f64>(), table.wall.value);
             let outermost = wanted.runs.iter().filter(|run| run.parent.is_none());
-            // A run inside of an op that is outside of all runs counts as outside, too.
+            // A run inside of an op that is outside of all runs counts as outermost, too.
             assert_eq!(table.wall.value, outermost.map(|run| run.duration as f64).sum::<f64>());
             let of_ops: u64 =
                 wanted.ops.iter().filter(|op| op.run.is_none()).map(|op| op.own).sum();
@@ -286,15 +287,16 @@ fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<
 #[test]
 fn tasks_that_ran_one_after_the_other_are_found() {
     let serial = |cpus, tasks: &[_]| region(cpus, tasks.len() as u32, tasks).0.serial;
-    // The tasks run at the same time on two processors, one after the other on two processors, and
-    // one after the other on one processor.
+    // In these three cases, the tasks run at the same time on two processors, one after the other
+    // on two processors, and one after the other on one processor.
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 20, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 50, 60)]), None);
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 50, 60)]), Some(Serial::Cpu(1)));
     // The two tasks overlap in time on one CPU, so they did not run one after the other.
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 49, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (0, 0, 50, 60)]), Some(Serial::Thread));
-    // The machine has only as many processors as the tasks used.
+    // Tasks that used as many processors as the machine has could not do better. With a third
+    // processor, the four tasks could have run on three threads.
     assert_eq!(serial(1, &[(0, 0, 10, 50), (1, 0, 50, 60)]), None);
     assert_eq!(serial(1, &[(0, 0, 10, 50), (0, 0, 50, 60)]), None);
     let four = [(0, 0, 10, 30), (0, 0, 30, 50), (1, 1, 10, 30), (1, 1, 30, 50)];

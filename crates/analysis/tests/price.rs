@@ -28,11 +28,12 @@ fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) 
     }
 }
 
-/// Makes one thread with the counter `task-clock`, and forty calls on two pages. In the
-/// calibration, an empty call takes 40 ns, its clock counts 400 ns and is enabled for 400 ns, and
-/// the whole bracket takes 900 ns. In the program, each of the forty calls takes 1,000 ns, but its
-/// clock counts 1,720 ns. So a reading takes 720 ns in the program instead of 360 ns, and the
-/// bracket takes twice as long: 1,800 ns.
+/// Makes one thread with the counter `task-clock`, and forty calls on two pages (blocks of recorded
+/// calls). In the calibration, an empty call takes 40 ns. For this call, the clock counts 400 ns
+/// and is enabled for 400 ns. The whole bracket (the recorder's work around the call) takes 900 ns.
+/// In the program, each of the forty calls takes 1,000 ns, but its clock counts 1,720 ns. So a
+/// reading takes 720 ns in the program instead of 360 ns, and the bracket takes twice as long:
+/// 1,800 ns.
 fn counted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -121,8 +122,8 @@ fn usage_and_processor_time_of_a_thread() {
         involuntary_switches: 3,
     };
     assert_eq!((thread.usage, thread.cpu_ns), (Some(expected), Some(190_000.0)));
-    // The process was killed in its second page. Everything after the flush is lost, except for the
-    // clock record.
+    // The process was killed while it recorded calls on the second page. So the usage at the end of
+    // this page is missing. The thread's last known processor time is that of a clock record.
     let mut killed = counted();
     let thread = &mut killed.processes[0].threads[0];
     thread.usages[1].1 = None;
@@ -140,8 +141,8 @@ fn usage_and_processor_time_of_a_thread() {
     assert_eq!((thread.usage, thread.cpu_ns), (None, Some(60_000.0)));
 }
 
-/// A value that goes backwards is damaged. The usage of this page is ignored, but that of the other
-/// pages is used.
+/// A value that goes backwards is damaged. The usage of a page with such a value is ignored, but
+/// that of the other pages is used.
 #[test]
 fn damaged_usages() {
     let mut script = counted();
@@ -180,8 +181,9 @@ fn switches_that_were_not_measured() {
     assert_eq!(cost.probes, Estimate { value: 50.0, low: 50.0, high: 100.0 });
 }
 
-/// The ops follow each other directly. Between the end of an op and the begin of the next one are
-/// 700 ticks, of which the bracket takes 300 − 20.
+/// A virtual machine runs 50 ops, and no code of the program runs between two ops. From the end of
+/// an op to the begin of the next one, 700 ticks pass. The bracket takes 300 ticks, of which 20 are
+/// inside of the op's recorded duration.
 #[test]
 fn the_time_in_which_a_machine_calls_the_instrument() {
     let mut script = ProfileScript::monotonic();
@@ -195,8 +197,8 @@ fn the_time_in_which_a_machine_calls_the_instrument() {
     }
     let cost = cost(&script);
     assert_eq!(cost.probes.value, 15_000.0);
-    // The virtual machine needs an estimated four fifths of the remaining 420 ticks to call the
-    // recorder, and at least half of them.
+    // The other 280 ticks of the bracket leave 420 of the 700. The virtual machine needs an
+    // estimated four fifths of these to call the recorder, and at least half of them.
     let gap = 50.0 * 420.0;
     assert_eq!(cost.way, Some(Estimate { value: gap * 0.8, low: gap * 0.5, high: gap }));
 }
@@ -222,9 +224,10 @@ fn calls(duration: u64, clock: u64) -> ProfileScript {
 
 const BUSY: &str = "busy = task-clock / duration in %";
 
-/// Half of the duration of an empty call, 20, is subtracted. The readings take 320 longer than the
-/// calls, so the clock's bracket is 340. The calls were on a processor all the time: (2,360 − 340)
-/// / (2,040 − 20).
+/// Half of an empty call's 40 ns is subtracted from the duration of each call. For each call, the
+/// clock counts 320 ns more than the recorded duration. With these 20 ns, the clock's bracket (what
+/// the recorder adds to it) is 340 ns. (2,360 − 340) / (2,040 − 20) is 1, so the calls were on a
+/// processor all the time.
 #[test]
 fn the_bracket_is_subtracted_from_metrics() {
     let script = calls(2_040, 2_360);
@@ -239,7 +242,7 @@ fn the_bracket_is_subtracted_from_metrics() {
     let row = &plain.rows[0];
     assert_eq!(row.empty_share, Some(20.0 / 2_040.0));
     assert_eq!(row.counters[0].unwrap().empty_share(), Some(340.0 / 2_360.0));
-    // The total stays as it was recorded.
+    // In `total`, nothing is subtracted from the clock's sum.
     assert_eq!(row.counters[0].unwrap().total, 40 * 2_360);
     assert_eq!(row.counters[0].unwrap().value.value, 40.0 * 2_020.0);
     assert_eq!(row.total.value, 40.0 * 2_020.0);
@@ -261,17 +264,20 @@ fn a_metric_that_is_mostly_the_bracket_is_absent() {
     let rate = metric(&calls(80, 900), "x = 1 / duration");
     assert_eq!(rate.hidden, None);
     assert!(rate.value.is_some());
-    // Without a calibration, the share of the empty calls is not known.
+    // Without a calibration, the part of a duration that the recorder added is not known.
     let mut old = calls(65, 425);
     old.processes[0].calibrations.clear();
     assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
 }
 
-/// A part of the time of a single call is missing, too, if it would be above 100 %. 39 calls count
-/// 260 more than they take, and one call counts 660 more. The mean is 270, so the clock's bracket
-/// is 290. The result (1,300 − 290) / (1,040 − 20) is possible, and (1,700 − 290) / (1,040 − 20) is
-/// not. If no reading is longer than its call, the calibrated bracket is used, which is more than
-/// half of 799.
+/// The metric `BUSY` has no value for a single call for which it would be above 100 %. In the first
+/// case, the clock of 39 calls counts 260 ns more than they take, and that of one call counts 660
+/// ns more. The mean is 270 ns. With half of an empty call's 40 ns, the clock's bracket is 290 ns.
+/// So the metric is (1,300 − 290) / (1,040 − 20) for the 39 calls. For the other call, it would be
+/// above 1: (1,700 − 290) / (1,040 − 20).
+///
+/// In the second case, the clock counts less than each call takes, so the calibrated bracket of 400
+/// ns is used. It is more than half of 799 ns, so the metric has no value for any call.
 #[test]
 fn parts_of_the_time_of_single_calls() {
     for (usual, last, of, part) in
@@ -292,9 +298,9 @@ fn parts_of_the_time_of_single_calls() {
     }
 }
 
-/// A thread runs on one processor at a time. Calls of `g` count 960 more than they take, but the
-/// mean over all calls is only (400 · 260 + 40 · 960) / 440 = 323.6. So the result (2,000 − 343.6)
-/// / (1,040 − 20) is impossible.
+/// A thread runs on one processor at a time. The clock counts 960 ns more than calls of `g` take,
+/// but the mean over all calls is only (400 · 260 + 40 · 960) / 440 = 323.6. So the result (2,000 −
+/// 343.6) / (1,040 − 20) is impossible.
 #[test]
 fn a_part_of_the_time_above_the_whole_is_hidden() {
     let mut script = calls(1_040, 1_300);
@@ -350,7 +356,7 @@ fn brackets_that_were_timed_in_the_program() {
         // The next entry of the same thread replaces this one.
         brackets(0, false, times(31, 500), times(31, 500)),
         brackets(0, false, times(14, 300), times(30, 300)),
-        // Another set of counters.
+        // This entry is about another set of counters.
         Brackets { counters: 2, ..brackets(0, false, times(1, 900), times(1, 900)) },
     ];
     let found = cost(&script);
@@ -365,7 +371,8 @@ fn brackets_that_were_timed_in_the_program() {
 }
 
 /// The times of two threads form one sample: 100 × 20 and 300 × 28 have a mean of 26. Bucket 48
-/// contains the times from 64 to 67. A bracket of more than 20 µs counts as interrupted.
+/// contains the times from 64 to 67. Brackets of more than 20 µs are left out, because they were
+/// probably interrupted.
 #[test]
 fn times_of_several_threads_and_interrupted_ones() {
     let mut script = counted();
@@ -402,10 +409,10 @@ fn what_lies_outside_of_brackets() {
     assert!(start.low > 400_000.0 && start.low < start.value && start.value < start.high);
     assert_eq!(found.total().value, before.total().value + 4_000.0 + start.value);
     assert_eq!(found.program_ns(), Some(10_000_000.0 - found.total().value));
-    // The cost of the calls alone, without starting and attaching.
+    // This is the cost of the calls alone, without starting and attaching.
     assert_eq!(found.of_calls().value, 72_000.0 + 4_000.0 + 12_000.0 + 27_000.0);
-    // If only the threads' time is known, it is used as the program's time. It does not include the
-    // start.
+    // If the processor time of the process is not known, that of its threads is used, without the
+    // cost of recording. The threads' time does not include the start.
     assert_eq!(before.program_ns(), before.alone_ns());
 }
 
@@ -418,16 +425,16 @@ fn calls_that_were_only_counted() {
     script.processes[0].threads[0].counted = vec![row];
     let found = cost(&script);
     assert_eq!((found.calls, found.only_counted), (40, 960));
-    // The counters were open only around some calls, so at most all 10 switches happened while they
-    // were open.
+    // The counters were open only around some calls, so between none and all of the 10 switches
+    // happened while they were open.
     let switched = Estimate { value: 0.0, low: 0.0, high: 14_000.0 };
     assert_eq!((found.switches, found.switched), (10, Some(switched)));
     let counting = Estimate { value: 4_800.0, low: 1_920.0, high: 11_520.0 };
     assert_eq!((found.probes.value, found.counting), (72_000.0, counting));
 }
 
-/// The counters were not read in 10 of 50 timed calls. Their brackets took 8 ns before and 12 ns
-/// after the call. Another 20 ns are never timed.
+/// The counters were not read in 10 of 50 timed calls. The brackets of these ten calls took 8 ns
+/// before and 12 ns after the call. Another 20 ns of each bracket are never timed.
 #[test]
 fn calls_without_counters_that_were_not_calibrated() {
     let mut script = counted();
@@ -445,8 +452,9 @@ fn calls_without_counters_that_were_not_calibrated() {
     assert_eq!(found.probes.value, 40.0 * 1_800.0 + 10.0 * 40.0);
 }
 
-/// Ten calls of 90 ms have gaps of 10 ms between them. They take 990 ms in all, and the thread is
-/// on a CPU for 500 ms of them. Of the 490 ms off the CPU, at most 90 ms are between calls.
+/// Ten calls of 90 ms have gaps of 10 ms between them. Together, calls and gaps take 990 ms, and
+/// the thread is on a CPU for 500 ms of them. Of the 490 ms off the CPU, at most 90 ms are between
+/// calls.
 #[test]
 fn a_thread_is_preempted_if_it_lost_the_cpu_often() {
     let preempted_of = |dispatches: bool, voluntary, involuntary, cpu_ms: u64| {

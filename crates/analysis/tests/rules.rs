@@ -1,5 +1,5 @@
-//! Tests rules on scripted profiles in which they fire, and on profiles in which they do not. One
-//! tick is 1 ns.
+//! Tests the rules that find causes of slow programs: on scripted profiles in which a rule fires,
+//! and on profiles in which it does not. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -82,7 +82,7 @@ fn runs(inside: u64, begins: impl Fn(u64) -> u64) -> ProfileScript {
 }
 
 /// A run of two dispatches with 1 µs between them starts every 40 µs, and the last run starts 100
-/// µs late. The gaps inside of runs are not between runs.
+/// µs late. The gaps of 1 µs inside of runs do not count as time between runs.
 #[test]
 fn most_of_the_time_is_between_runs() {
     let late = |run| 40_000 * run + if run == 99 { 100_000 } else { 0 };
@@ -149,7 +149,7 @@ fn workgroups_are_too_small() {
         panic!("{all:?}")
     };
     assert_eq!(*mean_ns, 200.0);
-    // Two workers are busy for 400 ns of work in dispatches that last 650 ns.
+    // Two workers could do the work of 800 ns in 400 ns, but the dispatches last 650 ns.
     assert!((share - 250.0 / 700.0).abs() < 0.01, "{share}");
 }
 
@@ -172,7 +172,8 @@ fn workers_wait_inside_of_dispatches() {
     }
     let (rule, share) = only(&script);
     let Rule::WorkersWait { efficiency, .. } = rule else { panic!("{rule:?}") };
-    // The two workers did 40 µs of work together, in 45 µs each.
+    // In each dispatch, the two workers worked for 40 µs together. The dispatch took 45 µs, so both
+    // together had 90 µs.
     assert!((efficiency - 40.0 / 90.0).abs() < 1e-9, "{efficiency}");
     assert!((share - 25.0 / 50.0).abs() < 0.01, "{share}");
 }

@@ -1,9 +1,9 @@
 """Makes populations of calls, times a random sample of them as `run --budget` does, and prints the true totals.
 
-This program is written from docs/sampling.md alone. A thread times a call with probability 1/period. After it has
-timed a call, it draws the distance to the next timed call from a geometric distribution. The first 16 calls of an op
-have the period 1. Counters are read in a timed call with probability 1/counter_period. Expected totals and intervals
-are computed by numpy and scipy.
+This program follows docs/sampling.md, and uses no code of Counterpoint. A thread times a call with probability
+1/period. After it has timed a call, it draws the distance to the next timed call from a geometric distribution. Here,
+the first 16 calls of an op have the period 1; in a run, these are the first 8. Counters are read in a timed call with
+probability 1/counter_period. Expected totals and intervals are computed by numpy and scipy.
 
 Prints for each draw: its name, `call WEIGHT SKIPPED VALUE` for each call whose value is known,
 `calls N`, `truth TOTAL` and `expect TOTAL BELOW ABOVE`, where the last two are distances to the ends
@@ -21,7 +21,7 @@ random = numpy.random.default_rng(19)
 
 
 def drawn(times, controller, counter_period=1):
-    """Returns the weight, the number of skipped calls before it, and the value of each call whose value is known."""
+    """For each call whose value is known, returns its weight, the number of skipped calls before it, and its value."""
     known, skipped, gap, cost, passed = [], 0, 0, 0.0, 0.0
     period = 1
     for place, time in enumerate(times):
@@ -43,7 +43,7 @@ def drawn(times, controller, counter_period=1):
 
 def margins(error, freedom, third):
     """Returns the distances from an estimate, whose third cumulant is `third`, to both ends of its interval."""
-    # Tables of Student's t contain only whole numbers of degrees of freedom.
+    # As in Counterpoint, the degrees of freedom are rounded down to a whole number.
     t = scipy.stats.t.ppf(0.975, max(1, math.floor(freedom + 1e-6)))
     skew = third / error**3 if error > 0 else 0.0
     if abs(skew) < 1e-3:
@@ -54,8 +54,8 @@ def margins(error, freedom, third):
 
 
 def estimate(known, calls):
-    """Returns the total and the distances to the interval's ends, as docs/sampling.md computes them, even if few calls
-    were drawn."""
+    """Returns the total and the distances to the ends of its interval, by the formulas of docs/sampling.md. Unlike a
+    report, also does this if too few calls were drawn for a reliable interval."""
     frame = numpy.array(known, dtype=float)
     weight, skipped, value = frame.T
     strata = numpy.floor(numpy.log2(weight)).astype(int)
@@ -142,9 +142,9 @@ controllers = {
     "fixed": (4_000, lambda *state: 32),
     # The period depends on the mean time of a call so far, so it changes a little with each call.
     "smooth": (4_000, recent),
-    # The period is a power of two that depends on the cost so far.
+    # The period is a power of two, which depends on the cost so far as a part of the time so far.
     "powers": (4_000, lambda cost, passed, known, place: 1 << min(9, max(0, int(math.log2(cost / (0.005 * passed)))))),
-    # Each timed call has another weight.
+    # The period changes after each timed call.
     "restless": (4_000, lambda cost, passed, known, place: 10 + known % 30),
 }
 
@@ -173,7 +173,7 @@ for _ in range(DRAWS):
     show("forty calls", known, 40, times.sum())
     times = random.lognormal(6, 0.5, 400)
     show("four hundred calls", drawn(times, lambda *state: 16), 400, times.sum())
-    # There are two stages: counters are read in one of eight timed calls.
+    # Counters are read only in some of the timed calls: on average, in one of eight, and then in one of four.
     values = random.poisson(50, 20_000)
     show("counter", drawn(values, lambda *state: 16, 8), 20_000, values.sum())
     values = random.lognormal(8, 0.7, 20_000)

@@ -15,7 +15,7 @@ const ORACLE: &str = include_str!("sampled_oracle.py");
 #[derive(Debug, Default)]
 struct Draws {
     held: u32,
-    /// The differences from the true total, as parts of the true total.
+    /// For each draw: the estimated total minus the true total, divided by the true total.
     errors: Vec<f64>,
 }
 

@@ -1,5 +1,5 @@
-//! Compares the self time of nested calls with a slow computation of which call owns each single
-//! tick.
+//! Compares the self time of nested calls with the result of a slow program, which finds the
+//! innermost call at each single tick.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ type Call = (u32, u64, u64);
 /// The calls of one thread in the order in which they are recorded.
 struct Thread(Vec<Call>);
 
-/// Computes, tick by tick, the self time of each call, the time in which any call was running, and
-/// the number of overlapping calls.
+/// Computes, tick by tick, the self time of each call and the time in which any call was running.
+/// Also returns the number of calls that begin inside of another call and end after it.
 fn by_ticks(calls: &[Call], first_is_outer: bool) -> (Vec<u64>, u64, u64) {
     // The innermost call is the one that began last. Of several calls that began together, it is
-    // the shortest. Of equal calls, the recorded order decides.
+    // the shortest. Between equal calls, the recorded order decides.
     let inside = |i: usize| {
         let (_, begin, end) = calls[i];
         let place = if first_is_outer { i as i64 } else { -(i as i64) };
@@ -53,9 +53,11 @@ fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
 fn thread(r: &mut Random) -> Thread {
     let mut calls = Vec::new();
     match r.below(3) {
-        // In the order in which an agent records them: sorted by their ends.
+        // These nested calls are in the order in which the recorder records calls: sorted by their
+        // ends.
         0 => nest(r, 0, 300, &mut calls),
-        // In any order, nested or not, as in an imported trace.
+        // In the other cases, the order is random, as in an imported trace: nested calls here, and
+        // calls that may overlap in the last case.
         1 => {
             nest(r, 0, 300, &mut calls);
             for i in (1..calls.len()).rev() {
@@ -126,8 +128,8 @@ fn paths_of(tree: &CallTree) -> BTreeMap<Path, (u64, u64, u64)> {
     found
 }
 
-/// Leaves out nested calls without a duration. If such a call begins where another call ends, their
-/// times do not show whether it is inside of that call.
+/// Calls without a duration are left out. If such a call begins at the end of another call, the
+/// times do not show whether it is inside of the other call.
 #[test]
 fn the_tree_has_a_node_for_each_way_to_call_a_function() {
     let mut r = Random(0x2545_f491_4f6c_dd1d);
@@ -151,7 +153,8 @@ fn the_tree_has_a_node_for_each_way_to_call_a_function() {
         let tree = call_tree(&profile, true, 2).unwrap();
         assert_eq!(paths_of(&tree), expected, "round {round}");
         deepest = deepest.max(tree.nodes.iter().map(|node| node.depth).max().unwrap_or(0));
-        // With the correction, all nodes of a function together have the self time of its row.
+        // Even if the recorder's time is subtracted, the self times of a function's nodes add up to
+        // the self time of the function's row.
         let summary = summarize(&profile, &Options::default());
         let tree = call_tree(&profile, false, 2).unwrap();
         for row in &summary.rows {
@@ -190,15 +193,16 @@ fn random_calls() {
         }
         let busy: u64 = expected.iter().map(|e| e.1).sum();
         let overlapping: u64 = expected.iter().map(|e| e.2).sum();
-        // With few calls in a round, there are many rounds. The results must be the same.
+        // `calls` is the number of nested calls that a worker sorts at a time. The results must not
+        // depend on it.
         for calls in [None, Some(1), Some(2), Some(7)] {
             let with =
                 |by| Options { by, raw: true, round: calls, workers: 2, ..Options::default() };
             let of = summarize(&profile, &with(By::Op));
             assert_eq!(self_ticks(&of), ops, "round {round}");
             assert_eq!(of.total.unwrap().value, busy as f64);
-            // The summary need not count a call that ends later than a call around it, if that call
-            // can own no more time.
+            // Once a call has outlived the call around it, the summary need not count further calls
+            // that outlive the same call.
             assert!(of.overlapping <= overlapping);
             assert_eq!(of.overlapping > 0, overlapping > 0);
             assert_eq!(self_ticks(&summarize(&profile, &with(By::Thread))), of_threads);
@@ -218,9 +222,10 @@ fn random_calls() {
     assert!(nested > 30 && overlapped > 10, "{nested} {overlapped}");
 }
 
-/// A call lengthens the call around it by its whole bracket, which takes 50 ticks. Half of the
-/// duration of an empty call (20 ticks) is inside of the call's own duration. The other 40 ticks of
-/// the bracket are in the self time of the call around it.
+/// A call lengthens the call around it by its whole bracket (the recorder's work around a call),
+/// which takes 50 ticks. An empty call has a duration of 20 ticks. Half of these, 10 ticks, are
+/// inside of a call's own duration. The other 40 ticks of the bracket are in the self time of the
+/// outer call.
 ///
 /// ```text
 ///  a  0 ─────────────────────────── 1,000    total 1,000 − 10 − 3 · 50    self 400 − 10 − 2 · 40
@@ -243,6 +248,6 @@ fn brackets_of_calls_inside() {
         let row = found.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
         assert_eq!((row.total.value, row.own.value), (total, own), "{op}");
     }
-    // The time of the outermost call without any bracket.
+    // This is the time of the outermost call without any bracket.
     assert_eq!(found.total.unwrap().value, 840.0);
 }

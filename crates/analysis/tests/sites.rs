@@ -1,5 +1,6 @@
-//! Tests dispatches and their sites, threads without calls, and the gaps between calls, on scripted
-//! profiles with numbers that were computed on paper.
+//! Tests dispatches and their sites (the places in the program that launch them), threads without
+//! calls, and the gaps between calls. The expected numbers for the scripted profiles were computed
+//! on paper.
 
 use analysis::{Before, DispatchTimes, ModelRun, Options, Room, Site, call_tree, sites, summarize};
 use record::meta::ProcessCost;
@@ -69,7 +70,7 @@ fn each_place_of_the_program_has_a_row() {
         wall: 3.0 * wall,
         mean: wall,
         range: [wall, wall],
-        dispatch: DispatchTimes { p10: sum, p50: sum },
+        dispatch: DispatchTimes { min: sum, p10: sum, p50: sum },
         sum: 3.0 * sum,
         efficiency: sum / (2.0 * wall),
         imbalance: busiest / (sum / if workgroups == 3 { 1.0 } else { 2.0 }),
@@ -157,7 +158,7 @@ fn an_iteration_of_many_dispatches() {
 }
 
 /// *a* and *b* begin together, on one thread (*b* inside of *a*) or on two threads. The dispatches
-/// must be in the order of the numbers of their exports.
+/// must be in the order of their functions' numbers: *a* before *b*.
 #[test]
 fn workgroups_that_begin_together() {
     let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
@@ -183,8 +184,8 @@ fn a_run_with_a_budget_has_no_sites_and_no_tree() {
     assert_eq!(call_tree(&profile, false, 1), None);
 }
 
-/// Two calls of 1,000 ns are on a thread whose recorded time is 5,000 ns. Half of the duration of
-/// an empty call, 20 ns, is subtracted from each call.
+/// Two calls of 1,000 ns are on a thread whose recorded time is 5,000 ns. An empty call takes 20
+/// ns, and half of this is subtracted from each call.
 #[test]
 fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     let mut script = ProfileScript::monotonic();

@@ -1,4 +1,4 @@
-//! Tests distributions and correlations. The expected values are computed on paper.
+//! Tests distributions and correlations. Most expected values were computed on paper.
 
 use analysis::stats::{Cell, Number, Options, Samples, Scope, describe, stats};
 use analysis::{Key, Stats};
@@ -30,12 +30,14 @@ fn moments_and_buckets() {
     assert_eq!(variable.standard_deviation, Some(6.0f64.sqrt()));
     assert_eq!(variable.bucket_means, [Some(1.5), Some(3.5), Some(5.5), Some(7.5)]);
 
-    // The buckets begin at 5·b/4 = 0, 1, 2, 3, 5.
+    // In the sorted values, bucket b begins at the index ⌊5·b/4⌋. So the buckets begin at 0, 1, 2
+    // and 3, and the last one has two values.
     let scope = of(&[&[50, 40, 30, 20, 10]], 4);
     assert_eq!(scope.variables[0].bucket_means, [Some(10.0), Some(20.0), Some(30.0), Some(45.0)]);
 }
 
-/// The first of four buckets is empty, because they begin at 3·b/4 = 0, 0, 1, 2, 3.
+/// The first of four buckets is empty: bucket b begins at the index ⌊3·b/4⌋, so the buckets begin
+/// at 0, 0, 1 and 2.
 #[test]
 fn fewer_calls_than_buckets() {
     let scope = of(&[&[3, 1, 2], &[10, 30, 20]], 4);
@@ -84,7 +86,8 @@ fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     assert_eq!(rows[2], [Some(0.0), Some(0.0), Some(0.5), Some(0.0)]);
 }
 
-/// Each value is counted in the bucket that contains it, also the first value of a bucket.
+/// Each value is counted in the bucket that contains it, even if it is the first value of the
+/// bucket.
 #[test]
 fn values_without_ties_stay_in_their_bucket() {
     let values: Vec<u64> = (0..16).map(|i| 1_000 * i).collect();
@@ -108,10 +111,12 @@ fn correlations() {
     // so the correlation is 3/√10.
     let pair = of(&[&[1, 2, 2, 3], &[1, 2, 3, 4]], 2).pairs[0].clone();
     assert!((pair.spearman.unwrap() - 3.0 / 10.0f64.sqrt()).abs() < 1e-15);
-    // x³ is monotone but not linear in x, so the ranks are equal.
+    // x³ increases with x, so both have the same ranks. Pearson's correlation is below 1, because
+    // x³ is not linear in x.
     let pair = of(&[&[1, 2, 3], &[1, 8, 27]], 2).pairs[0].clone();
     assert_eq!(pair.spearman, Some(1.0));
-    // The differences are −1, 0, 1 and −11, −4, 15, so the correlation is 26 / √(2 · 362).
+    // The differences from the means are −1, 0, 1 and −11, −4, 15, so Pearson's correlation is 26 /
+    // √(2 · 362).
     assert!((pair.pearson.unwrap() - 26.0 / 724.0f64.sqrt()).abs() < 1e-15);
 }
 
@@ -127,7 +132,7 @@ fn a_constant_has_no_correlation() {
     }
 }
 
-/// As 64-bit floats, all of these values would be equal.
+/// As 64-bit floats, the three values of the first variable would be equal.
 #[test]
 fn large_values_with_small_differences() {
     let scope = of(&[&[u64::MAX, u64::MAX - 1, u64::MAX - 2], &[0, 1, 2]], 3);
@@ -169,7 +174,8 @@ fn missing_values_are_left_out_pair_by_pair() {
     assert_eq!((scope.pairs[4].of, scope.pairs[4].given, scope.pairs[4].calls), (1, 3, 1));
 }
 
-/// In the calls that have both values, x is constant, but not in the others.
+/// In the three calls that have both values, x is constant. In the call without y, x has another
+/// value.
 #[test]
 fn constant_in_the_calls_that_have_both_values() {
     let x = vec![Some(5), Some(5), Some(5), Some(1 << 60)];
@@ -252,16 +258,16 @@ fn calls_are_chosen_by_op_thread_and_time() {
     assert_eq!(calls(Options { thread: Some("work*".into()), ..base() }), worker);
     assert_eq!(calls(Options { thread: Some("11".into()), ..base() }), worker, "by kernel id");
     assert_eq!(calls(Options { thread: Some("12".into()), ..base() }), []);
-    // `main` starts at 1,000 and `worker` at 1,500. A call that begins exactly 1,000 later is
-    // included.
+    // `main` starts at 1,000 and `worker` at 1,500. A call that begins exactly 1,000 ns after the
+    // start of its thread is included.
     let kept = [(Key::Op(0), 2), (Key::Op(1), 1)];
     assert_eq!(calls(Options { skip_ns: 1_000, ..base() }), kept);
     assert_eq!(calls(Options { skip_ns: 1_001, ..base() }), [(Key::Op(0), 2)]);
     assert_eq!(calls(Options { skip_ns: u64::MAX, ..base() }), []);
 }
 
-/// The result must be the same to the last bit, whatever the number of workers, and whether buffers
-/// are used again and ops are described in batches.
+/// The result must be the same to the last bit with any number of workers. It must also be the same
+/// if the memory limit divides the ops into several batches.
 #[test]
 fn workers_and_memory_do_not_matter() {
     let mut script = ProfileScript::monotonic();
@@ -304,7 +310,8 @@ fn workers_and_memory_do_not_matter() {
     }
 }
 
-/// Compares with the same statistics computed from a sorted copy.
+/// Compares the means of buckets and Spearman's correlations with those computed from sorted copies
+/// of the values.
 #[test]
 fn many_values_are_ranked() {
     const CALLS: usize = 50_000;
@@ -321,7 +328,8 @@ fn many_values_are_ranked() {
         column(&|r, i| ((i as u64 / 7) << 33) | (r % 3)),
     ];
     let scope = of(&columns.each_ref().map(Vec::as_slice), 8);
-    // Doubled ranks start at 2, and equal values get the mean.
+    // The ranks are doubled, so that all of them are whole numbers. The smallest doubled rank is 2,
+    // and equal values get the mean of their ranks.
     let ranks = columns.each_ref().map(|column| {
         let mut sorted = column.clone();
         sorted.sort_unstable();

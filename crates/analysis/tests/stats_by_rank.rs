@@ -1,5 +1,6 @@
-//! Tests statistics of hundreds of ranks, which are computed in one pass over the pages. Each rank
-//! must have the same numbers as if it were described alone.
+//! Tests statistics by rank (the number of a process in a distributed job), for hundreds of ranks.
+//! The calls of all ranks are described together. Each rank must have the same numbers as if it
+//! were described alone.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -69,8 +70,8 @@ fn of(dir: &Path, rank: Option<u32>, by_rank: bool) -> BTreeMap<String, OpStats>
     ops.into_iter().map(|op| (name(&profile, op.key), op)).collect()
 }
 
-/// Values of a metric may differ a little, because they are mapped to a grid from the smallest to
-/// the largest value of all ranks.
+/// Whether two values of a metric are nearly equal. They may differ a little, because values are
+/// mapped to a grid from the smallest to the largest value of all ranks.
 fn near(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * a.abs().max(b.abs()).max(1e-3),
@@ -135,7 +136,8 @@ fn compared(script: &ProfileScript, ranks: &[u32]) -> BTreeMap<String, OpStats> 
 #[test]
 fn each_of_hundreds_of_ranks_has_the_numbers_that_it_has_alone() {
     let all = compared(&script(), &[0, 1, 2, 3, 42, 43, 48, 50, 128, 255]);
-    // Five ranks are missing, because their processes have no rank.
+    // The five ranks 49, 99, 149, 199 and 249 are missing. Each of them would belong to only one
+    // process, which has no rank.
     let add = &all["add"];
     assert_eq!((add.ranks.len(), add.threads.len()), (RANKS as usize - 5, 0));
     assert!(add.ranks.is_sorted_by_key(|(rank, _)| *rank));
@@ -198,7 +200,8 @@ fn one_rank_only_is_all_that_has_a_rank() {
     };
     assert_eq!(found(&[Some(3)]), (2, 100.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[Some(3), Some(3)]), (4, 150.0, vec![(3, 4, 150.0)]));
-    // A process without a rank is part of the total, before or after the others.
+    // A process without a rank counts for the total, whether it comes after or before the process
+    // with a rank.
     assert_eq!(found(&[Some(3), None]), (4, 150.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[None, Some(3)]), (4, 150.0, vec![(3, 2, 200.0)]));
     assert_eq!(found(&[None, None]), (4, 150.0, vec![]));

@@ -56,9 +56,9 @@ fn the_op_table() {
     assert!(summary.losses.is_empty());
 }
 
-/// Two dispatches of `f` have 24 faults in 4 workgroups. Another process has 2 dispatches with 3
-/// workgroups. One of these has no value of the counter, so it is not known to how many dispatches
-/// the others belong.
+/// In both processes together, two dispatches of `f` have 24 faults in 4 workgroups. Each process
+/// has 2 dispatches with 3 workgroups. One of the 3 workgroups has no value of the counter, so it
+/// is not known to how many dispatches the other two belong.
 #[test]
 fn metrics_of_a_dispatch() {
     let script = two_processes();
@@ -151,10 +151,10 @@ fn counts_beyond_64_bits_and_clocks_that_go_back() {
 }
 
 /// Makes a thread that begins at 1000. Its calls run from 1000 to 1400 and from 2000 to 2500, and
-/// are on a CPU for 300 and 500 of that. The clock is read at 1000 and 3000, and shows 1300 on a
-/// CPU between these readings. The wall time is 2000 ticks: 900 in dispatches (calls) and 1100
-/// outside. Outside of dispatches, the thread is on a CPU for 1300 − 800 = 500, so it is off the
-/// CPU for 600.
+/// are on a CPU for 300 and 500 of these ticks. The thread's CPU clock is read at 1000 and 3000,
+/// and shows 1300 ticks of processor time between these readings. The wall time is 2000 ticks: 900
+/// in dispatches (calls) and 1100 outside. Outside of dispatches, the thread is on a CPU for 1300 −
+/// 800 = 500, so it is off the CPU for 600.
 fn on_and_off() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -177,7 +177,8 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     let off = time.off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (600.0, 1_100.0, false));
 
-    // Without a counter, calls are assumed to be on a CPU all the time: 1100 − (1300 − 900).
+    // Without a real counter, calls are assumed to be on a CPU all the time. So outside of calls,
+    // the thread is off the CPU for 1100 − (1300 − 900).
     for simulated in [true, false] {
         let mut script = script.clone();
         if simulated {
@@ -195,9 +196,9 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     }
 }
 
-/// The page begins 9 ms before the first call, and the thread sleeps for 8 ms of these. During this
-/// time the recorder itself starts; it is ready at the first clock record. The wall time and the
-/// measured time are from 10,000,000 to 10,002,000.
+/// The page begins 9 ms before the first call, because the recorder starts in between. The thread
+/// sleeps for 8 of the 9 ms. The recorder is ready at the first clock record, so the measured
+/// off-CPU time begins there. The wall time is always from 10,000,000 to 10,002,000.
 #[test]
 fn the_recorders_own_start_is_not_off_the_cpu() {
     let with = |first: Option<Item>| {
@@ -218,8 +219,9 @@ fn the_recorders_own_start_is_not_off_the_cpu() {
     // The thread is on a CPU for 1600 of 2000, and in dispatches for 1000 of these 1600.
     let off = with(Some(Item::Clock(10_000_000, 1_000_000, 10_000_000)));
     assert_eq!((off.ns, off.of_ns), (400.0, 1_000.0));
-    // The first clock record is 300 ticks before the first call, and the thread was off the CPU
-    // between the two. The result is limited to the time in no dispatch.
+    // In two cases, the first clock record is 300 or 1,000,000 ticks before the first call, and the
+    // thread was off the CPU between the two. The time off the CPU is limited to the 1000 ticks in
+    // no dispatch.
     let off = with(Some(Item::Clock(9_999_700, 1_000_000, 9_999_700)));
     assert_eq!((off.ns, off.of_ns), (700.0, 1_000.0));
     let off = with(Some(Item::Clock(9_000_000, 1_000_000, 9_000_000)));
@@ -230,8 +232,9 @@ fn the_recorders_own_start_is_not_off_the_cpu() {
     assert_eq!((off.ns, off.of_ns), (400.0, 900.0));
 }
 
-/// A group of counters is enabled before the call's start is read, and until after its end is read.
-/// So it is enabled for longer than an empty call takes.
+/// A group of counters is enabled before the clock is read at the start of the call. It is disabled
+/// after the clock is read at the end. So a group can be enabled for longer than the recorded
+/// duration of a call: here for 70 ticks instead of 20.
 #[test]
 fn a_group_that_was_enabled_for_longer_than_the_call() {
     let mut script = ProfileScript::monotonic();
@@ -247,8 +250,8 @@ fn a_group_that_was_enabled_for_longer_than_the_call() {
     assert_eq!((off.ns, off.of_ns, off.assumed), (0.0, 800.0, false));
 }
 
-/// The clock is read for the last time at the begin of page 2. The process died later, so
-/// everything after that reading is not measured.
+/// The clock is read for the last time at the begin of page 2. The process died later, so the time
+/// off the CPU after this reading is not known.
 #[test]
 fn off_cpu_time_ends_at_the_last_clock_reading() {
     let mut script = on_and_off();
@@ -277,7 +280,7 @@ fn probes_and_empty_calls() {
     assert_eq!((probe.flush_ns, probe.total().value), (30.0, 300.0));
     assert_eq!((probe.empty_call.ticks, &*probe.empty_call.values), (450, &[Some(3)][..]));
     // An empty call takes 450 and counts 3. From each of the durations 400, 500 and 500, half of
-    // 450 is subtracted. From each of the counts 1, 1 and 7, 3 is subtracted.
+    // 450 is subtracted. The counts are 1, 1 and 7, and 3 per call is subtracted from their sum.
     let recorded = summary(&script, &Options { raw: true, ..Options::default() });
     assert_eq!((ticks(recorded.total), ticks(summary_plain.total)), (1_400.0, 725.0));
     let row = &summary_plain.rows[0];
@@ -285,15 +288,17 @@ fn probes_and_empty_calls() {
     assert_eq!((recorded.rows[0].min, row.min, row.call(row.min).value), (400.0, 175.0, 175.0));
     let counter = row.counters[0].unwrap();
     assert_eq!((counter.total, counter.value.value), (9, 0.0));
-    // A profile of an earlier version does not contain the scatter of empty calls. Then the
-    // interval of the cost is from 0 to twice the median.
+    // This profile lacks the scatter of empty calls, as profiles of earlier versions do. So the
+    // time that the recorder added to a call may be anything from 0 to twice the median duration of
+    // an empty call.
     let taken = row.taken.unwrap();
     assert!(taken.total.low <= 0.0 && taken.total.high >= 3.0 * 900.0, "{taken:?}");
     assert_eq!(summary_plain.taken, Some(taken.total));
     assert!(!summary_plain.uncalibrated_probes);
 }
 
-/// The cost of a probe with counters does not show the cost of a probe without counters.
+/// The cost of a probe (the recorder's work around a call) with counters does not show the cost of
+/// a probe without counters.
 #[test]
 fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     let mut script = on_and_off();
@@ -319,7 +324,8 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((ticks(found.total), found.taken), (100.0, None));
 }
 
-/// Makes a random tree of calls over several pages, and marks each tick in a bitmap.
+/// Makes a random tree of calls over several pages. The ticks in which a call runs are marked in
+/// `busy`.
 #[test]
 fn nested_calls_are_not_counted_twice() {
     let mut random = Random(0x2545_F491_4F6C_DD1D);
@@ -420,11 +426,12 @@ fn what_is_around_most_of_the_time() {
         let name = profile.ops.get(op)?.name.clone();
         Some((name, around.total_ns, around.threads, around.share))
     };
-    // The loop is around everything, so it is left out. `mul` has 390 ns in each iteration.
+    // The loop is around everything, so it is left out. `mul` takes 390 ns in each iteration.
     let step = Some(("step".to_owned(), 1_200.0, 1, 0.4));
     assert_eq!(found([Role::Range, Role::Range]), step);
     assert_eq!(found([Role::Op, Role::Range]), step);
-    // Runs of a model are left out.
+    // `step` and `forward` are now runs of a model. `around` finds only ops and ranges, so it finds
+    // `mul`.
     let mul = Some(("mul".to_owned(), 1_170.0, 1, 0.39));
     assert_eq!(found([Role::Run, Role::Run]), mul);
     let (_scratch, profile) = two_processes().opened();
@@ -432,8 +439,8 @@ fn what_is_around_most_of_the_time() {
     assert_eq!(flat, None, "no call is inside of another one");
 }
 
-/// One function takes 60 % of the time, including the tasks of its parallel region. It is called
-/// with two shapes.
+/// The function `name` takes `most` of 1,000 ns, including the tasks of its parallel region. It is
+/// called with two shapes.
 #[test]
 fn a_function_takes_most_of_the_time() {
     let found = |most: u64, name: &str, host: u8| {

@@ -23,7 +23,8 @@ fn series(scale: f64, interval_ns: u64, cumulative: bool) -> Series {
     }
 }
 
-/// Returns the summary of one series with these samples, and the losses. One tick is 1 ns.
+/// Returns the summary of one series with these samples, and the losses. A tick of the profile's
+/// clock is 1 ns.
 fn summary(
     series: Series,
     samples: &[(i64, Option<Reading>)],
@@ -46,8 +47,8 @@ fn count(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<Reading> {
     Some(Reading::Count { raw, enabled_ns, running_ns })
 }
 
-/// The samples are taken every 100 ms. The raw values differ by 10 and by 30, and a step of the raw
-/// value is 2 J. The counter wraps around at 2⁶⁴ in the first interval.
+/// The samples are taken every 100 ms. The raw value grows by 10 and then by 30, and each unit of
+/// it is 2 J. The counter wraps around at 2⁶⁴ in the first interval.
 #[test]
 fn totals_and_rates_of_a_counter() {
     let ms = 1_000_000;
@@ -70,12 +71,14 @@ fn totals_and_rates_of_a_counter() {
     assert_eq!(one.values, Some(expected));
     assert_eq!((one.samples, one.failed, one.overruns), (3, 0, 0));
     assert_eq!((one.first_ns, one.last_ns), (1_000 * ms, 1_200 * ms));
-    // The end of the program may have made the last step shorter.
+    // The time between the last two samples is left out, because the end of the program may have
+    // shortened it.
     assert_eq!(one.steps_ns, Some((1e8, 1e8)));
     assert_eq!(losses, []);
 }
 
-/// Three samples are missing before 600, and the last step is short.
+/// The reading at 200 ns failed. Three samples are missing between 200 ns and 600 ns, and the last
+/// sample comes only 10 ns after the previous one.
 #[test]
 fn missed_and_failed_samples() {
     let times = [0i64, 100, 200, 600, 700, 710];
@@ -116,7 +119,8 @@ fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
         ],
     );
     let expected = Values::Counted {
-        // 50 in the first interval, and 10 in a quarter of the second.
+        // 50 in the first interval, and 40 in the second one: the counter counted 10 in a quarter
+        // of it.
         total: 90.0,
         over_ns: 2_000.0,
         rate: 45e6,
@@ -136,8 +140,8 @@ fn one_reading_makes_no_interval() {
     assert_eq!((none.samples, none.values, none.steps_ns), (0, None, None));
 }
 
-/// The value is 1 for 300 ns, then 5 for 100 ns, and −3 at the end. All values are multiplied by
-/// 10.
+/// In the first series, the value is 1 for 300 ns, then 5 for 100 ns, and −3 at the end. The scale
+/// multiplies these values by 10. In the second series, both readings have the same time.
 #[test]
 fn levels_are_weighted_by_time() {
     let value = |value| Some(Reading::Value(value));

@@ -1,14 +1,14 @@
-//! Advice about errors and findings. The other crates report causes with their values, and this
-//! module has sentences for users about the causes.
+//! Advice about errors and findings. The other crates report the cause of an error as a value of an
+//! enum. This module turns the value into a sentence that tells the user what to do.
 //!
 //! | module | advice about |
 //! |---|---|
 //! | `counters` | a counter that does not open or count ([`machine::check::Cause`](::machine::check::Cause)) |
-//! | `machine` | what limits this machine ([`machine::doctor::Limit`](::machine::doctor::Limit)) |
+//! | `machine` | what limits counting and recording on this machine ([`machine::doctor::Limit`](::machine::doctor::Limit)) |
 //! | `names` | a counter list that cannot be used ([`names::NameCause`](::names::NameCause)) |
 //! | `metrics` | a metric that cannot be used ([`model::metric::MetricCause`]) |
 //! | `wanted` | words that people type for which there is no counter (`ipc`, `memory`) |
-//! | `devices` | a device that cannot be counted |
+//! | `devices` | a device whose counters cannot be read |
 //!
 //! Advice about one command (such as another output directory) is given where that command fails:
 //! [`Failure::hint`](crate::failure::Failure::hint).
@@ -39,13 +39,13 @@ pub fn for_variable(error: &VariableError, machine: &Machine) -> Option<String> 
     }
 }
 
-/// Advice if counting is forbidden in a container.
+/// Advice if a container or a seccomp filter forbids counting.
 const CONTAINER: &str = "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes \
      securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open";
 
-/// Advice for running a command with CAP_PERFMON. Setting it on the program's file with `setcap`
-/// does not help, because a program with such a file ignores LD_PRELOAD (ld.so(8), secure
-/// execution). A program with ambient capabilities does not ignore it.
+/// Advice for running a command with CAP_PERFMON. Setting this capability on the program's file
+/// with `setcap` does not help: for such a file, the dynamic linker ignores LD_PRELOAD, which
+/// recording needs (ld.so(8), secure execution). Ambient capabilities do not have this effect.
 const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
      --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
 
@@ -58,8 +58,9 @@ fn sysctl(setting: &str, machine: &Machine) -> String {
     }
 }
 
-/// The command that lets this user read tracefs. The option `mode` alone is not enough: the files
-/// belong to the group of the mount, and other users cannot open them (measured, Linux 6.18).
+/// The command that lets this user read tracefs. The mount option `mode` alone is not enough: the
+/// files belong to the group that `gid` sets, and users outside of this group cannot open them
+/// (measured, Linux 6.18).
 const OPEN_TRACEFS: &str = "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
 
 fn mount_tracefs(machine: &Machine) -> String {

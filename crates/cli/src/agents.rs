@@ -17,7 +17,7 @@ use crate::terminal::{Kind, stdout};
 pub struct Args {}
 
 const QUESTIONS: &str = include_str!("../../../docs/questions.md");
-/// The page about schemas, whose headings name them.
+/// The page about schemas, whose headings name the schemas.
 const SCHEMAS: &str = include_str!("../../../docs/schema.md");
 /// The page that explains what each number means.
 const ACCOUNT: &str = include_str!("../../../docs/account.md");

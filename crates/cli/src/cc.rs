@@ -12,9 +12,10 @@
 //! ```
 //!
 //! A build must never fail because of the instrumentation. If a file's LLVM IR cannot be
-//! instrumented, or clang rejects the instrumented IR, the second step gets the original IR, and
-//! one line says so. If the second step then still prints a new message (a stack frame is too
-//! large, the assembler finds an error), clang runs again with the original arguments.
+//! instrumented, or clang rejects the instrumented IR, the second step (from IR to an object) gets
+//! the original IR, and one line says so. If the second step then still fails or prints a message
+//! that the first step did not print (a stack frame is too large, the assembler finds an error),
+//! clang runs again with the original arguments.
 
 mod arguments;
 mod compile;
@@ -66,8 +67,8 @@ pub fn plus_main(args: PlusArgs) -> Result<ExitCode, Failure> {
     compile(Language::Plus, args.words)
 }
 
-/// Runs `cc` or `c++`. Their arguments are not parsed as options of Counterpoint, because
-/// `--color`, `--help` and `--version` are also options of clang.
+/// Runs `cc` or `c++`. The arguments of these two commands are not parsed as options of
+/// Counterpoint, because `--color`, `--help` and `--version` are also options of clang.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let language = match words.get(1)?.to_str()? {
         "cc" => Language::C,
@@ -78,7 +79,8 @@ pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
 }
 
 fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Failure> {
-    // A launcher (CMAKE_C_COMPILER_LAUNCHER) gets the compiler as its first argument.
+    // If `counterpoint cc` is CMake's launcher (CMAKE_C_COMPILER_LAUNCHER), its first argument is
+    // the compiler.
     let named = words.first().filter(|word| is_program(word)).cloned();
     let compiler = match named {
         Some(program) => {
@@ -89,8 +91,8 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     };
     let has_sources = Line::read(&words).is_ok_and(|line| line.has_sources());
     if has_sources {
-        // A mistake in the variable COUNTERPOINT_LOOPS is an error even if nothing would be
-        // instrumented.
+        // A mistake in the variable COUNTERPOINT_LOOPS is an error even if the source files cannot
+        // be instrumented.
         Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     }
     if !is_clang(&compiler) {
@@ -102,7 +104,8 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     }
     let line = match Line::read(&words) {
         Ok(line) => line,
-        // A response file cannot be read here, so clang gets it or reports the error.
+        // Counterpoint cannot read a response file (`@FILE`). Clang gets the same arguments, and
+        // reads the file or reports the error.
         Err(_) => return Err(become_compiler(&compiler, &words)),
     };
     let plan = match line.plan() {
@@ -136,7 +139,7 @@ fn is_program(word: &OsStr) -> bool {
     })
 }
 
-/// Returns only if the compiler cannot be started.
+/// Replaces this process by the compiler. Returns only if the compiler cannot be started.
 fn become_compiler(compiler: &Path, words: &[OsString]) -> Failure {
     let error = Command::new(compiler).args(words).exec();
     Failure::new(format!("start {}: {error}", compiler.display()))

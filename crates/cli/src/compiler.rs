@@ -40,7 +40,7 @@ impl Language {
 }
 
 /// Returns the compiler that `COUNTERPOINT_CC` or `COUNTERPOINT_CXX` names, or else the `clang` or
-/// `clang++` in `PATH`, or else the newest version there that has a number in its name.
+/// `clang++` in `PATH`, or else the newest `clang-N` or `clang++-N` there.
 pub fn find(language: Language) -> Result<PathBuf, Failure> {
     let variable = language.variable();
     if let Some(named) = std::env::var_os(variable).filter(|named| !named.is_empty()) {
@@ -131,7 +131,8 @@ pub struct Ended {
     pub messages: Vec<u8>,
 }
 
-/// Runs a step (one run of a compiler) with `input` as its standard input.
+/// Runs a step (one run of a compiler), and collects its output and messages. Its standard input is
+/// `input`, or that of this process if `input` is `None`.
 pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     if input.is_some() {
         command.stdin(Stdio::piped());
@@ -140,7 +141,8 @@ pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     let mut child = start(&mut command)?;
     let (pipe, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     // All pipes are served at the same time, because the compiler may write before it has read all
-    // of its input. A compiler that stops reading has failed and reports that itself.
+    // of its input. An error of `write_all` is ignored, because a compiler that stops reading has
+    // failed and reports that itself.
     let (output, messages) = std::thread::scope(|scope| {
         scope.spawn(move || {
             if let (Some(mut pipe), Some(input)) = (pipe, input) {
@@ -176,8 +178,8 @@ fn start(command: &mut Command) -> io::Result<Child> {
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: zeros are a value of `sigaction`, and both actions outlive the calls. Signals
-        // that were ignored are still ignored.
+        // SAFETY: a `sigaction` may consist of zeros, and `action` outlives both calls. Signals
+        // that are ignored or already have a handler are not changed.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -229,7 +231,8 @@ fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the program's own exit status, or 128 plus the number of the signal that ended it.
+/// Returns the exit status of a program that ended by itself, or 128 plus the number of the signal
+/// that ended it.
 pub fn passed_on(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))

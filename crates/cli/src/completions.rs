@@ -31,7 +31,8 @@ enum Shell {
 }
 
 impl Shell {
-    /// Where, below `share`, each shell looks for completions of installed programs.
+    /// The file, relative to a folder such as `/usr/share`, in which each shell looks for the
+    /// completions of this program.
     const FILES: [(Self, &'static str); 3] = [
         (Self::Bash, "bash-completion/completions/counterpoint"),
         (Self::Zsh, "zsh/site-functions/_counterpoint"),

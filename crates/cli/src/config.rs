@@ -7,12 +7,14 @@
 //! The project's file is the nearest one from the working directory upwards to the root of the
 //! repository (the directory with `.git`); outside of a repository, it can only be in the working
 //! directory. The project's file comes with a checkout, so a stranger may have written it.
-//! Therefore it can choose what is counted and how tables look, but it cannot name a program, a
-//! library or a path. The user's file is `~/.config/counterpoint/counterpoint.toml`, or
-//! `counterpoint/counterpoint.toml` below `XDG_CONFIG_HOME`. It is an error if a file belongs to
-//! another user than this user or root, or if everybody can write it.
+//! Therefore it can choose what is counted and how tables look, but it cannot set the pager or the
+//! directory of counter tables (`events-dir`). The user's file is
+//! `~/.config/counterpoint/counterpoint.toml`, or `counterpoint/counterpoint.toml` below
+//! `XDG_CONFIG_HOME`. It is an error if a file belongs to another user than this user or root, or
+//! if everybody can write it.
 //!
-//! Commands read the files before they give up the right to open files.
+//! Commands read these files before they restrict themselves to the files that they need
+//! ([`confine`](crate::view::rights::confine)).
 
 mod read;
 
@@ -110,14 +112,14 @@ fn user() -> Option<PathBuf> {
     Some(folder.join("counterpoint").join(NAME))
 }
 
-/// Reads a file after the checks of its owner and its mode. Returns `None` if the file does not
-/// exist, or if the user's file is in a directory of somebody else.
+/// Checks the owner and the mode of a file, and then reads it. Returns `None` if the file does not
+/// exist, or if this process may not enter the directory of the user's file.
 fn content(file: &Path, is_project: bool) -> Result<Option<String>, Failure> {
     const LONGEST: u64 = 64 << 10;
     let failed =
         |why: &dyn std::fmt::Display| Failure::new(format!("read {}: {why}", file.display()));
-    // A project's file must not be a symbolic link: an error message could show a line of a file
-    // outside of the project.
+    // A project's file must not be a symbolic link, because an error message could then show a
+    // line of a file outside of the project.
     if is_project && file.is_symlink() {
         return Err(failed(&"it is a symbolic link, which a project's file may not be"));
     }

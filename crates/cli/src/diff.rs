@@ -170,7 +170,7 @@ impl From<DiffFormat> for Kind {
 
 /// The exit status if a rule of `--fail-if` holds.
 const FAILED: u8 = 3;
-/// Number of rows of a table for people, unless the user sets it.
+/// The number of rows of a table for people, unless the user sets it.
 const ROWS: usize = 30;
 
 struct View<'a> {

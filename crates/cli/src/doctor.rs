@@ -52,11 +52,12 @@ enum Format {
     Json,
 }
 
-/// At most this many orphaned pools (files in memory whose profile was deleted) are named; the
-/// others are only counted.
+/// At most this many orphaned pools (files in memory with records that no profile can use) are
+/// named; the others are only counted.
 const ORPHANS: usize = 2;
 
-/// A row of the table; in JSON, an entry of `findings` or `counters`.
+/// A row of the table. In JSON, a row is an entry of `findings` or `counters`. The rows about the
+/// resolution are only in the table.
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -89,8 +90,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let findings: Vec<Row> =
         findings.chain(left_in_memory()).chain(configuration()).chain(torch::bridge()).collect();
     let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
-    // The resolution is measured with the counters of `-e` only if all of them work, because
-    // opening a counter that does not work may kill this process.
+    // The resolution is measured with the counters of `-e` only if all of them work. Under some
+    // seccomp filters, opening a counter that does not work kills this process.
     let list = args.events.as_deref().filter(|_| works);
     let asked = list.and_then(|list| args.naming.resolver(&machine).resolve(list).ok());
     let resolution = resolution::measure(&asked.unwrap_or_default(), &machine);
@@ -113,7 +114,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!works)))
 }
 
-/// Returns a row for each setting of `counterpoint.toml`. If the file is wrong, one row says why.
+/// Returns a row for each setting in the configuration files (`counterpoint.toml`), or a row for
+/// each file if nothing is set. If a file is wrong, the only row says why.
 fn configuration() -> Vec<Row> {
     let row = |name: &str, level: Level, state: String| Row {
         name: name.to_owned(),
@@ -169,16 +171,16 @@ fn left_in_memory() -> impl Iterator<Item = Row> {
     rows.into_iter()
 }
 
-/// Returns a row for each counter, and one more row if the counters work separately but not
-/// together. It is an error if the list cannot be parsed, or if its names are known but the list as
-/// a whole is impossible.
+/// Returns a row for each counter in the list of `-e`, and one more row if the counters work
+/// separately but not together. If the whole list cannot be resolved, each name is tried alone.
+/// Fails if the list cannot be parsed, or if each entry is valid alone but the list is not.
 fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Failure> {
     let typed = parse(list).map_err(|error| unreadable(list, &error, machine))?;
     let resolver = naming.resolver(machine);
     match resolver.resolve(list) {
         Ok(counters) => return Ok(tried(&counters, machine)),
-        // Each name alone is known, so the error is about the list: a name appears twice, or a
-        // group is impossible.
+        // Each entry alone is valid, so the error is about the whole list: for example, a name
+        // appears twice.
         Err(error) if typed.entries.iter().all(|e| resolver.resolve(&e.to_string()).is_ok()) => {
             return Err(unreadable(list, &error, machine));
         }
@@ -302,7 +304,7 @@ fn json(
         findings: &'a [Row],
         /// The counters that `-e` names; `null` without that option.
         counters: Option<&'a [Row]>,
-        /// The resolution; `null` if it could not be measured.
+        /// The resolution of the clock and the counters; `null` if it could not be measured.
         resolution: Option<Resolution>,
     }
     let document = Document { schema: "counterpoint.doctor/1", findings, counters, resolution };

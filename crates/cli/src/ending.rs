@@ -1,8 +1,8 @@
 //! Cleans up when a signal ends a command.
 //!
 //! People and their tools end a command with SIGINT, SIGTERM, SIGHUP or SIGQUIT. The command may
-//! then have an incomplete file, or a process group that it asks about a plugin
-//! (`plugin/answer.rs`).
+//! then have written a part of a file, or have started a process group that examines a plugin
+//! (`plugin/answer.rs`). So the file is removed and the group is killed.
 
 use std::ffi::CString;
 use std::io;
@@ -11,22 +11,23 @@ use std::process::{Child, Command};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
-/// The file to remove, as a C string, or null.
+/// The file that is removed if a signal ends this process, as a C string, or null.
 static FILE: AtomicPtr<libc::c_char> = AtomicPtr::new(null_mut());
-/// The process group to kill, or 0.
+/// The process group that is killed if a signal ends this process, or 0.
 static GROUP: AtomicI32 = AtomicI32::new(0);
 /// Whether a process is being started, so that its group is not known yet.
 static STARTING: AtomicBool = AtomicBool::new(false);
-/// A signal that arrived meanwhile and has not been handled yet, or 0.
+/// A signal that arrived while a process was being started and has not been handled yet, or 0.
 static LATE: AtomicI32 = AtomicI32::new(0);
 
-/// From now on, a signal removes `path`, and not the file of an earlier call.
+/// From now on, a signal that ends this process removes the file at `path`. An earlier call's file
+/// is then no longer removed.
 pub fn removes(path: CString) {
     watch();
     forget(FILE.swap(path.into_raw(), Ordering::SeqCst));
 }
 
-/// From now on, a signal removes no file.
+/// From now on, a signal that ends this process removes no file.
 pub fn removes_nothing() {
     forget(FILE.swap(null_mut(), Ordering::SeqCst));
 }
@@ -39,14 +40,15 @@ fn forget(path: *mut libc::c_char) {
     }
 }
 
-/// A process group that is killed by a signal, or when this value is dropped.
+/// A process group that is killed when a signal ends this process, or when this value is dropped.
 pub struct Group(i32);
 
 impl Group {
-    /// Starts a process that leads a new process group. At most one may exist at a time. A signal
-    /// that arrives on any thread during the start is held back until the group is known. Then the
-    /// signal ends the group and this process. Blocking the signals instead would delay them on
-    /// this thread only, and the new process would have to unblock them.
+    /// Starts a process that leads a new process group. At most one `Group` may exist at a time. A
+    /// signal that arrives on any thread during the start is held back until the group is known.
+    /// Then the signal ends the group and this process. The signals are not blocked during the
+    /// start, because other threads could still receive them, and the new process would have to
+    /// unblock them.
     ///
     /// # Errors
     /// Returns an error if the process cannot be started.
@@ -106,7 +108,7 @@ fn watch() {
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: zeros are a value of `sigaction`, and both actions outlive the calls.
+        // SAFETY: a `sigaction` may consist of zero bytes, and `action` outlives both calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -131,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Passes the signal's number to the process of this test.
+    /// The variable that passes the signal's number to the process that the test starts.
     const SIGNAL: &str = "COUNTERPOINT_TEST_SIGNAL";
 
     #[test]
@@ -153,7 +155,8 @@ mod tests {
                 ended.send(()).unwrap();
             });
             assert_eq!(host.wait().unwrap().signal(), Some(signal));
-            // The started process keeps the pipe open until it ends.
+            // `sleep` has inherited the pipe, so the thread reads the end of the pipe only after
+            // `sleep` has ended.
             is_ended.recv_timeout(Duration::from_secs(60)).unwrap();
         }
     }
@@ -163,7 +166,7 @@ mod tests {
     fn start_and_wait(signal: libc::c_int) {
         let mut command = Command::new("sleep");
         command.arg("600");
-        // SAFETY: the handler only calls async-signal-safe functions, which take numbers only.
+        // SAFETY: the closure only calls async-signal-safe functions, which take numbers only.
         unsafe {
             command.pre_exec(move || {
                 libc::kill(libc::getppid(), signal);

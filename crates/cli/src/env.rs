@@ -33,7 +33,7 @@ pub fn main(mut args: Args) -> Result<ExitCode, Failure> {
         .map(|(name, value)| format!("export {name}={}\n", quote(&value.to_string_lossy())));
     let text: String = lines.collect();
     if let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        prepared.discard(); // Its path was never printed.
+        prepared.discard(); // Nobody knows the profile's path, which was never printed.
         return Err(e.into());
     }
     note!(

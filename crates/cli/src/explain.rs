@@ -93,10 +93,10 @@ impl From<ExplainFormat> for terminal::Kind {
 struct View<'a> {
     profile: &'a Profile,
     summary: &'a Summary,
-    /// The op that the user asked for; `None` for the op with the most time.
+    /// The user's pattern for the names of ops. `None` stands for the op with the most time.
     glob: Option<&'a str>,
     ops: &'a [Explained],
-    /// How many further ops match but are not shown.
+    /// Number of ops that match `glob` but are not shown; 0 without a `glob`.
     left_out: usize,
     /// The rules (docs/explain.md) that hold for this profile. The list is empty if the user asked
     /// for an op.
@@ -104,7 +104,8 @@ struct View<'a> {
     raw: bool,
 }
 
-/// Finds the op and the profile in the words of the command line and in `--op`.
+/// Returns the pattern for the op and the path of the profile, from the words of the command line
+/// and `--op`.
 fn words<'a>(
     words: &'a [PathBuf],
     op: Option<&'a str>,
@@ -183,15 +184,17 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the ops that match `glob`, each as the keys of its rows; the op with the most self time
-/// comes first. Rows that differ only in their arguments are one op.
+/// Returns the ops that match `glob` and whose calls belong to threads. For each op, the list
+/// contains the keys of the op's rows in `summary`. The op with the most self time comes first.
+/// Rows that differ only in their arguments are one op.
 fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>> {
     let mut groups: BTreeMap<(String, String), (f64, Vec<Key>)> = BTreeMap::new();
     for row in summary.rows.iter().filter(|row| !row.key.is_apart(profile)) {
         let label = labels(profile, &[row.key]).concat();
         let op = op_of(profile, row.key);
         let is_asked = |glob: &str| match op {
-            // Reports print names such as `aten::mm (task)`, so the pattern may match those.
+            // Reports print labels such as `aten::mm (task)`, so the pattern may also match the
+            // label.
             Some(op) => {
                 profile::demangle::matches(glob, &op.name) || model::glob::matches(glob, &label)
             }
@@ -211,7 +214,8 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
 }
 
 impl View<'_> {
-    /// Returns the name of an op without its arguments, in which its rows may differ.
+    /// Returns the name of an op. The name does not show arguments, because the op's rows may have
+    /// different arguments.
     fn name(&self, explained: &Explained) -> String {
         labels(self.profile, &explained.keys[..1]).concat()
     }

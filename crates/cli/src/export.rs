@@ -99,7 +99,8 @@ enum What {
 }
 
 impl What {
-    /// The name of the document's schema, and the name of the field with the rows.
+    /// Returns the name of the output's schema, and the name of the field that contains the rows in
+    /// JSON.
     fn schema(self) -> (&'static str, &'static str) {
         match self {
             Self::Calls => (EXPORT_SCHEMA, "calls"),
@@ -195,13 +196,14 @@ struct Rows<'a> {
     profile: &'a Profile,
     /// The definitions of the metric columns, as JSON.
     metrics: Option<String>,
-    /// The values that are read around an empty call, as JSON.
+    /// What the recorder adds to the duration and the counters of a call (measured with empty
+    /// calls), as JSON. `None` if the output does not contain this.
     compensation: Option<String>,
     schema: SchemaRef,
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
 
-/// Returns the losses of the profile and the number of rows.
+/// Writes the rows. Returns the losses of the profile and the number of rows.
 fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
@@ -293,7 +295,7 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),
-        // These formats contain no rows: `stacks.rs` writes them.
+        // `main` leaves these formats to `stacks.rs`, because they contain no rows.
         ExportFormat::Pprof | ExportFormat::Folded | ExportFormat::Speedscope => Ok(()),
     }
 }
@@ -340,7 +342,8 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Callers recognise a broken pipe by the I/O error.
+/// Converts an error of Arrow. If it contains an I/O error, returns that I/O error, because callers
+/// must recognise a broken pipe.
 fn io_error(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, io) => io,

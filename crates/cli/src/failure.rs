@@ -1,5 +1,5 @@
-//! The error with which a command fails: a line for each problem, then lines with advice. The line
-//! of a problem says what failed, on what and why.
+//! The error with which a command fails: a line for each problem, then lines with advice. Each
+//! problem's line says what failed, for which file or argument, and why.
 
 use std::fmt::Display;
 use std::io;
@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use crate::terminal::say;
 
-/// Only this type contains advice; the errors of other crates have none.
+/// An error that can contain advice for the user. The error types of other crates contain no
+/// advice.
 #[derive(Debug)]
 pub struct Failure {
     messages: Vec<String>,
@@ -58,14 +59,14 @@ impl Failure {
         self
     }
 
-    /// Sets an exit code other than 2.
+    /// Sets the exit code, which is 2 by default.
     pub fn exit_code(mut self, code: u8) -> Self {
         self.code = code;
         self
     }
 
-    /// Prints the failure on stderr and returns its exit code. A closed pipe of stdout prints
-    /// nothing and returns 0.
+    /// Prints the failure on stderr and returns its exit code. Prints nothing and returns 0 if the
+    /// failure is only that the reader of stdout has closed the pipe.
     pub fn report(self) -> ExitCode {
         if self.quiet {
             return ExitCode::SUCCESS;

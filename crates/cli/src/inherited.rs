@@ -1,9 +1,9 @@
-//! The state that this process inherited and passes on unchanged to the profiled program.
+//! Keeps the state that this process inherited, and passes it on unchanged to the profiled program.
 //!
 //! A Rust program changes some state that its child would otherwise inherit. Rust's runtime ignores
 //! SIGPIPE and opens `/dev/null` for standard streams that were closed. Counterpoint changes the
 //! action of SIGCHLD to wait for the program, ignores SIGXFSZ, and raises `RLIMIT_FSIZE` for the
-//! recorder's files. This file restores the original state in the child process before that
+//! recorder's files. This file restores the original state in the child process before the child
 //! executes the program.
 
 use std::ffi::{CStr, c_char, c_int};
@@ -13,8 +13,8 @@ use record::pool::Layout;
 
 use crate::failure::Failure;
 
-/// Before Rust's runtime started: the disposition of SIGPIPE, and which standard streams were
-/// closed.
+/// The disposition of SIGPIPE before Rust's runtime started, and which standard streams were closed
+/// then.
 static ON_BROKEN_PIPE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -30,7 +30,7 @@ extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *con
     if count > 1 && unsafe { CStr::from_ptr(*words.add(1)) } == c"run" {
         go_without_stack_overflow_message();
     }
-    // SAFETY: zeros are a value of `sigaction`, which outlives the calls; no other code of this
+    // SAFETY: zeros are a valid `sigaction`, and `action` outlives the calls; no other code of this
     // program runs yet.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -44,17 +44,18 @@ extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *con
 }
 
 /// Prevents Rust's runtime from preparing its message about stack overflows before `main`. To
-/// prepare it, glibc reads and parses `/proc/self/maps`, which takes 60 µs. Handlers for SIGSEGV
-/// and SIGBUS make the runtime skip that. The profiled program does not inherit the handlers,
-/// because `execve` resets handled signals.
+/// prepare the message, glibc reads and parses `/proc/self/maps`, which takes 60 µs. Handlers for
+/// SIGSEGV and SIGBUS make the runtime skip the preparation. The profiled program does not inherit
+/// the handlers, because `execve` resets handled signals.
 fn go_without_stack_overflow_message() {
     extern "C" fn end(signal: c_int) {
-        // Afterwards, the faulting instruction is executed again, and the signal ends this process.
+        // After this handler returns, the faulting instruction is executed again, and the signal
+        // ends this process.
         // SAFETY: `signal` is async-signal-safe, and SIG_DFL is not a handler function.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: zeros are a value of `sigaction`, and the actions outlive the calls.
+        // SAFETY: zeros are a valid `sigaction`, and `action` outlives the calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -76,7 +77,8 @@ pub struct Inherited {
 /// Raises the soft limit on open files to the hard limit.
 pub fn allow_many_files() {
     let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `files` outlives the calls. If a call fails, the limit does not change.
+    // SAFETY: `files` outlives the calls. If one of the system calls fails, the limit does not
+    // change.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0 {
             files.rlim_cur = files.rlim_max;
@@ -85,9 +87,9 @@ pub fn allow_many_files() {
     }
 }
 
-/// Raises the soft limit on file sizes to the hard limit, makes a write above it an error (no
-/// SIGXFSZ), and lets this process wait for its children. `pool` is the layout of the pool that
-/// will be made.
+/// Raises the soft limit on file sizes to the hard limit, and makes a write above the limit fail
+/// without SIGXFSZ. Sets SIGCHLD to its default action, so that this process can wait for its
+/// children. `pool` is the layout of the pool that will be made.
 pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
     let mut file_size = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `file_size` outlives the call.
@@ -133,7 +135,7 @@ pub fn restore_before_start() {
     restore_signal(libc::SIGPIPE, ON_BROKEN_PIPE.load(Ordering::Relaxed));
     for (stream, closed) in CLOSED.iter().enumerate() {
         if closed.load(Ordering::Relaxed) {
-            // SAFETY: the program started without this stream, so the descriptor is `/dev/null`,
+            // SAFETY: this process started without the stream, so the descriptor is `/dev/null`,
             // which Rust's runtime opened and nobody else uses.
             unsafe { libc::close(stream as i32) };
         }

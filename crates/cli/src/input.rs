@@ -1,7 +1,7 @@
 //! Opens the files that a command reads; `-` means standard input.
 //!
-//! Some files are read several times, which a pipe, a FIFO or a device does not allow. Their
-//! contents are first copied into an unnamed temporary file.
+//! Some files are read several times, which a pipe, a FIFO or a device does not allow. The contents
+//! of a pipe, a FIFO or a device are first copied into an unnamed temporary file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek};
@@ -38,7 +38,8 @@ impl Input {
         let failed = |e: io::Error| Failure::new(format!("open {name}: {e}"));
         let mut file = once(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
-        // Another process may already have read standard input up to some offset.
+        // If standard input is a regular file, another process may already have read its first
+        // bytes.
         let from = if found.is_file() { file.stream_position().map_err(failed)? } else { 0 };
         if !found.is_file() {
             file = copy(file).map_err(|e| {
@@ -53,7 +54,7 @@ impl Input {
         &self.name
     }
 
-    /// Returns the number of bytes from the beginning of the data.
+    /// Returns the size of the data in bytes.
     pub fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.len().saturating_sub(self.from))
     }
@@ -90,7 +91,8 @@ pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Re
     }
 }
 
-/// Opens the file at `path`, which the caller reads only once.
+/// Opens the file at `path`, without a copy. The caller can read a pipe, a FIFO or a device only
+/// once.
 pub fn once(path: &Path) -> io::Result<File> {
     let file = match is_standard(path) {
         true => File::from(io::stdin().as_fd().try_clone_to_owned()?),

@@ -4,9 +4,9 @@
 //! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
 //! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through
 //! `terminal.rs`, which determines how text from elsewhere (such as names in a profile) is shown on
-//! a terminal. Exit codes: 0 means success, 1 a finding, 2 an error, and 3 that a rule of `diff
-//! --fail-if` holds. `run` passes on the exit status of its program; it uses 127 if the program was
-//! not found, and 126 if the program cannot be executed.
+//! a terminal. Exit codes: 0 means success, 1 that a check found something or that nothing matches,
+//! 2 an error, and 3 that a rule of `diff --fail-if` holds. `run` passes on the exit status of its
+//! program; it uses 127 if the program was not found, and 126 if the program cannot be executed.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -145,8 +145,8 @@ enum Command {
     Hook(hook::Args),
 }
 
-/// Parses the command line and runs any of the commands. `build` is the text that `--version`
-/// prints about the build: commit, target, linker.
+/// Parses the command line and runs the command. `build` is the text that `--version` prints about
+/// the build: commit, target, linker.
 pub fn main(build: Option<&str>) -> ExitCode {
     view::rights::is_own_process();
     let typed: Vec<_> = std::env::args_os().collect();
@@ -164,18 +164,18 @@ pub fn main(build: Option<&str>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
-    // `doctor` itself reports errors in the configuration files, and `help agents` has no option
-    // with a default.
+    // Two of the views do not read the configuration files here: `doctor` itself reports errors in
+    // them, and `help agents` has no option with a default.
     let has_defaults = !matches!(cli.command, Command::Doctor(_) | Command::Agents(_));
     if cli.command.is_view()
         && has_defaults
         && let Err(failure) = config::load()
     {
-        // The configuration files only change the appearance of a view, so it is shown even if
-        // there is an error in a file.
+        // The configuration files only change the appearance of a view, so the view is shown even
+        // if one of the files has an error.
         terminal::say!("{}; no settings are used", failure.messages().join("; "));
     }
-    // A variable of the environment comes before the files.
+    // The variable `NO_COLOR` takes precedence over the configuration files.
     let asked = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let of_files = config::text(config::Key::Color).filter(|_| !asked);
     terminal::choose_colour(match (cli.manners.color, of_files) {
@@ -200,9 +200,9 @@ pub fn main(build: Option<&str>) -> ExitCode {
     }
 }
 
-/// Returns the arguments of this process. `help agents` becomes the command `agents`, because clap
-/// would show the options of that command. `--json` becomes `--format=json` if [`short_for_json`]
-/// finds it.
+/// Returns the arguments of this process. `help agents` becomes the command `agents`, because for
+/// `help agents`, clap would show the options of that command. `--json` becomes `--format=json` if
+/// [`short_for_json`] finds it.
 fn words() -> Vec<std::ffi::OsString> {
     let mut words: Vec<_> = std::env::args_os().collect();
     if words.len() == 3 && words[1] == "help" && words[2] == "agents" {
@@ -255,7 +255,7 @@ fn version(build: Option<&str>) -> String {
 }
 
 /// The main function of the small program (`bin/counterpoint-start.rs`). It runs only `run`. For
-/// everything else, including help and mistyped options of `run`, the program with all commands
+/// any other command, and for help and mistyped options of `run`, the program with all commands
 /// replaces this process.
 pub fn start() -> ExitCode {
     match run_alone() {
@@ -314,7 +314,8 @@ fn run_alone() -> Option<run::Args> {
     run::Args::from_arg_matches(&matches).ok()
 }
 
-/// Whether the command is `run` and has no `--` before the command of the program.
+/// Whether the command is `run` and no argument is `--`, which must stand before the program to
+/// profile.
 fn is_run_without_dashes() -> bool {
     let mut words = std::env::args_os().skip(1);
     words.next().is_some_and(|word| word == "run") && words.all(|word| word != "--")
@@ -328,7 +329,7 @@ fn usage(mut error: clap::Error) -> ExitCode {
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => {
-            // A line break inside an argument must not look like one of the message.
+            // A line break inside an argument must not look like a line break of the message.
             let typed: Vec<_> =
                 error.context().map(|(kind, value)| (kind, value.clone())).collect();
             for (kind, value) in typed {

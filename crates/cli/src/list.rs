@@ -49,7 +49,7 @@ struct Row {
     /// `yes`, `only_user` or `no`; `null` if opening the counter was not tried, or if its name is a
     /// pattern with parts to fill in.
     opens: Option<&'static str>,
-    /// The name of the error if `opens` is `no`: `ENOENT`, …
+    /// The kernel's error (`ENOENT`, …), if the kernel refused to open the counter.
     error: Option<String>,
     reason: Option<String>,
     remedy: Option<String>,
@@ -59,7 +59,7 @@ struct Row {
     needs: Option<&'static str>,
 }
 
-/// Without `--open`, at most this many tracepoints and vendor names are opened.
+/// Without `--open`, tracepoints and vendor names are opened only if at most this many match.
 const FEW: usize = 50;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -101,11 +101,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints why there are no rows. A pattern that was meant as a name gets the error about the name,
-/// or similar names.
+/// Prints why there are no rows. If the pattern seems to be a counter's name, prints what is wrong
+/// with the name. May also print a hint, such as similar names.
 fn say_why(resolver: &Resolver, pattern: &str, machine: &Machine) {
     let error = match resolver.resolve(pattern) {
-        // An error about the syntax of counter lists would not help about a pattern.
+        // A text with `*`, `?` or a space was not meant as a counter's name, so an error about the
+        // syntax of names would not help.
         Err(error) if is_unknown(&error) || !pattern.contains(['*', '?', ' ']) => Some(error),
         _ => None,
     };
@@ -124,7 +125,8 @@ fn is_unknown(error: &NameError) -> bool {
     matches!(error.kind, NameErrorKind::Unknown { .. })
 }
 
-/// Returns the entry of a complete name that no catalogue lists (such as `r01c2`, or a tracepoint).
+/// Returns an entry for a counter that the user named completely, but that no catalogue lists (such
+/// as `r01c2`, or a tracepoint).
 fn by_name(resolver: &Resolver, name: &str) -> Option<Entry> {
     let [counter] = <[Counter; 1]>::try_from(resolver.resolve(name).ok()?).ok()?;
     let source = match &counter.source {
@@ -231,7 +233,7 @@ fn table(rows: &[Row], out: &mut impl Write, width: Option<usize>) -> io::Result
     layout(out, columns, Names::Whole, width)?.say_left_out(out, width)
 }
 
-/// Prints why counters have `no` or `:u` in the table. Each reason is printed once.
+/// Prints why counters have `no: ERROR` or `only :u` in the table. Each reason is printed once.
 fn explain(rows: &[Row]) {
     let mut told = BTreeSet::new();
     for row in rows {

@@ -1,4 +1,5 @@
-//! Prints which names a profile contains when a pattern matches none of them.
+//! Prints a hint if a pattern matches no name in a profile: similar names, or some of those that
+//! exist.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use profile::Profile;
 
 use crate::terminal::say;
 
-/// The number of names that are shown if no name is similar.
+/// At most this many names are shown if no name is similar to the pattern.
 const FEW: usize = 8;
 
 /// Prints that no op matches `glob`, with a hint. `option` is the option that the user typed, for

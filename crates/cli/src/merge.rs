@@ -8,8 +8,9 @@
 //!                                         OUT.cpt
 //! ```
 //!
-//! The contents of the profiles may come from somebody else. Therefore a thread without other
-//! rights reads and copies them. [`profile::merged`] describes how the result is read.
+//! The contents of the profiles may come from somebody else. Therefore the profiles are read and
+//! copied by a thread that first gives up all rights that it does not need. [`profile::merged`]
+//! describes how the result is read.
 
 mod datasets;
 
@@ -71,7 +72,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
                 .hint("add each profile to a dataset with `counterpoint export --dataset DIR`"));
         }
     }
-    // Open all profiles first, so that nothing is created if one of them cannot be opened.
+    // Open the directories of all profiles first, so that nothing is created if one of them cannot
+    // be opened.
     let mut inputs = Vec::new();
     for path in &args.profiles {
         let root =
@@ -133,7 +135,7 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     }
     drop(copying);
     manifest.write_in(&root).map_err(Failure::new)?;
-    // Opening the copy checks it.
+    // Opening the merged profile also checks its files.
     let merged = Profile::open_at(&root).map_err(Failure::new)?;
     let before: u64 = found.iter().map(|one| one.profile.calls()).sum();
     if merged.calls() != before {
@@ -192,7 +194,7 @@ fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// Opens a profile. Fails if it cannot be merged.
+/// Opens a profile. Returns an error if the profile cannot be merged.
 fn fit(path: &Path, name: &str, root: &Dir, manifest: &Manifest) -> Result<Profile, Failure> {
     let refuse = |why: &str, hint: &str| {
         Err(Failure::new(format!("{}: {why}", path.display())).hint(hint.to_owned()))
@@ -328,7 +330,8 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
     Ok(all)
 }
 
-/// Joins the notes. A note that only some profiles have begins with their names.
+/// Joins the notes. If only some of the profiles have a note, the ranks or names of these profiles
+/// are put before the note.
 fn notes(found: &[Found]) -> Vec<String> {
     let mut all: Vec<(&str, Vec<String>)> = Vec::new();
     for one in found {

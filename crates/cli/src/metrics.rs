@@ -40,7 +40,7 @@ pub enum Offer {
     Builtins,
 }
 
-/// The word of `--metric builtin`, which selects every built-in metric that can be computed.
+/// The value of `--metric` that selects every built-in metric that can be computed.
 const BUILTIN: &str = "builtin";
 
 /// A metric, and the option or file that asked for it, for error messages.
@@ -50,8 +50,8 @@ struct Asked {
     builtin: bool,
 }
 
-/// A profile may name at most this many metrics. Otherwise, a few bytes of a manifest could make a
-/// table very large.
+/// Views show at most this many of the metrics that a profile's manifest names. Without this limit,
+/// a manifest from somebody else could make a table very large.
 const MOST_OF_PROFILE: usize = 256;
 
 /// Returns the metrics of a command line, checked against the counters that the run will record.
@@ -77,8 +77,9 @@ pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<Met
     Ok(asked.iter().map(|asked| MetricInfo::from(&asked.metric)).collect())
 }
 
-/// Returns the metrics of a view of `profile`. Metrics of the profile that cannot be computed,
-/// because its manifest was edited, are left out with a message.
+/// Returns the metrics that a view of `profile` shows. Metrics of the profile that cannot be
+/// computed or whose name is taken (for example, in an edited manifest) are left out with a
+/// message.
 pub fn of_profile(
     args: &MetricArgs,
     profile: &Profile,
@@ -128,7 +129,7 @@ pub fn of_operands(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Bo
     bind_all(&asked(args, operands)?, operands)
 }
 
-/// Returns the metrics of files, and then those of `--metric`.
+/// Returns the metrics of `--metrics-file`, and then those of `--metric`.
 fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Failure> {
     let mut all: Vec<Asked> = Vec::new();
     for path in &args.metrics_file {
@@ -198,7 +199,7 @@ fn failure(from: &str, error: MetricError) -> Failure {
     Failure::new(format!("{from}: {error}")).advise(advice::for_metric(&error))
 }
 
-/// Names of columns in views, which a metric must not have.
+/// Columns of views have these names, so a metric must not have them.
 const COLUMNS: &[&str] = &[
     "op",
     "thread",

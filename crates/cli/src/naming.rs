@@ -8,7 +8,7 @@ use names::Resolver;
 
 use crate::config::{self, Key};
 
-/// Sources of names beyond perf's own.
+/// Sources of counter names in addition to the names of perf.
 #[derive(clap::Args, Default)]
 pub struct Naming {
     /// Directory of JSON tables with the processor's own counter names, as in the sources of perf

@@ -1,5 +1,5 @@
-//! A macro for objects of JSON documents. With it, a member's name is written only where its value
-//! is computed.
+//! A macro for objects of JSON documents. No struct has to be declared for an object: each member's
+//! name stands only beside its value.
 
 /// Makes an object of a JSON document. The members are written in the given order:
 ///
@@ -12,7 +12,7 @@
 /// }
 /// ```
 ///
-/// No tree of `serde_json` values is built, so an integer can have more than 64 bits.
+/// No tree of `serde_json` values is built, because integers in such a tree have at most 64 bits.
 macro_rules! object {
     (@ [$({ $(#[$attribute:meta])* $key:ident $kind:ty = $value:expr })*]) => {{
         #[allow(non_camel_case_types, reason = "each member is generic, and its type has its name")]
@@ -49,7 +49,7 @@ macro_rules! object {
 
 pub(crate) use object;
 
-/// Returns `None` for an empty list, for members that exist only if their list has entries.
+/// Returns `None` for an empty list, so that a member `name?: …` is left out.
 pub fn unless_empty<T>(all: Vec<T>) -> Option<Vec<T>> {
     Some(all).filter(|all| !all.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Removes pools (files in memory with records) that nobody can use any more. In most cases, `run`
-//! was killed together with its program, and the profile was deleted.
+//! Removes pools (files in memory with records) that nobody can use any more. In most cases, such a
+//! pool remains because `run` was killed together with its program, and the profile was deleted.
 
 use profile::pools::{Lost, Orphan, orphans};
 
@@ -18,8 +18,8 @@ fn is_over(orphan: &Orphan) -> bool {
     }
 }
 
-/// Removes the pools that no recording or profile can need, without a message: Counterpoint made
-/// them. If a pool cannot be removed, `doctor` shows it.
+/// Removes the pools that no recording or profile can need, without a message, because
+/// Counterpoint itself made them. If a pool cannot be removed, `doctor` shows it.
 pub fn remove_old() {
     for orphan in orphans().into_iter().filter(is_over) {
         let _ = orphan.remove();

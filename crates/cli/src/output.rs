@@ -1,4 +1,4 @@
-//! Options that several views share.
+//! The output formats that several commands share, and parsers for the values of options.
 
 use clap::ValueEnum;
 
@@ -47,7 +47,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a time with its unit. Returns nanoseconds.
+/// Parses a time with its unit, and returns nanoseconds.
 pub fn time(text: &str) -> Result<u64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
     let parsed = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));

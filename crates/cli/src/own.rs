@@ -1,4 +1,4 @@
-//! Finds the counters that also count the recorder's own system calls and for which the number of
+//! Finds the counters that also count the recorder's own `read` system calls, if the number of
 //! these system calls is known exactly.
 //!
 //! ```text
@@ -7,11 +7,12 @@
 //!     │ enters, takes values, leaves
 //! ```
 //!
-//! The kernel reads the values of a group during the system call. So at the start of a call, a
-//! group also counts the rest of its own `read` and the reads of all later groups. At the end of
-//! the call, it counts the reads of all earlier groups and the first part of its own `read`. In
-//! total, each call adds one read per group, for tracepoints at the entry and at the exit of a
-//! system call. The profile has what an empty call counts, and `report` subtracts it.
+//! The kernel takes the values of a group in the middle of the system call `read` of this group. So
+//! at the start of a recorded call, a group also counts the rest of its own `read` and the reads of
+//! all later groups. At the end of the call, it counts the reads of all earlier groups and the
+//! first part of its own `read`. So in each recorded call, a counter of a tracepoint at the entry
+//! or exit of system calls counts one extra `read` per group. The profile contains the values that
+//! an empty call reads, and `report` subtracts them.
 
 use model::{Counter, Source};
 

@@ -8,9 +8,9 @@
 //!                        app/*.js, page.css, page.html ─┘
 //! ```
 //!
-//! The page shows numbers in tables as the texts that the report prints, and may also get the
-//! numbers for sorting. `app/data.js` describes the data that the page's JavaScript gets, and
-//! `data.rs` has the same structures in Rust.
+//! In tables, the page shows numbers as the texts that the report prints. A cell may also have the
+//! number itself, for sorting. `app/data.js` describes the data that the page's JavaScript gets,
+//! and `data.rs` has the same structures in Rust.
 
 mod assemble;
 pub mod compare;
@@ -51,13 +51,13 @@ pub use explained::Explained;
 pub use roofline::{NEAR, Roofline};
 pub use tables::{LOOPS_SORT, columns_of};
 
-/// The page has details of the ops with the most self time, at most this many.
+/// The page has details of at most this many ops, those with the most self time.
 const DETAILED: usize = 200;
 const ROWS: usize = 2_000;
 
 pub struct Wanted<'a> {
     pub overview: &'a Overview<'a>,
-    /// The first form shows ops.
+    /// The tables of the page. The first one shows ops.
     pub forms: Vec<Form>,
     pub loops: &'a Loops<'a>,
     pub roofline: Option<Roofline>,
@@ -144,7 +144,7 @@ pub struct About {
     pub about: String,
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
-    /// A label and a text for each fact.
+    /// Facts about the recording, each with a label and a text.
     pub recording: Vec<(String, String)>,
 }
 
@@ -181,7 +181,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let summary = overview.summary;
     let keys = detailed(overview);
     let room = encode::room(summary.rows.len().min(ROWS), keys.len());
-    // The details of ops do not depend on the timeline.
+    // The details of ops do not depend on the timeline, so both are read at the same time.
     let (timeline, found) = std::thread::scope(|scope| {
         let timeline = scope.spawn(|| timeline::read(profile, room));
         let found = ops::find(profile, summary.raw, &keys);
@@ -202,7 +202,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         _ => lines(overview, true).into_iter().chain(held_back::most(overview)).collect(),
     };
     all.extend(of_loops);
-    // A page without calls has no table of ops.
+    // Tables without rows are left out, such as the table of ops if no calls were recorded.
     all.retain(|table| !table.rows.is_empty());
     let (listings, listings_about) = listings::of(wanted.loops);
     let head = Head {
@@ -248,7 +248,8 @@ fn lines(overview: &Overview<'_>, in_words: bool) -> Vec<String> {
     wanted.map(|(label, text)| if in_words { text } else { format!("{label}: {text}") }).collect()
 }
 
-/// Returns sentences about the loops, or else the likely reasons why there is no call.
+/// Returns sentences about the loops or, if there are no loops, the likely reasons why no calls
+/// were recorded.
 fn without_calls(overview: &Overview<'_>, of_loops: &[TableOut]) -> Vec<String> {
     let loops: Vec<String> =
         of_loops.iter().filter_map(|table| table.lead.first().cloned()).collect();

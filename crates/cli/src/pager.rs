@@ -1,13 +1,14 @@
-//! Starts a pager for views, as git does.
+//! Starts a pager for commands that print text for people (for example `report`), as git does.
 //!
 //! The pager is named by `COUNTERPOINT_PAGER`, or else `PAGER`, or else the user's own
 //! `counterpoint.toml` (not a project's). Otherwise it is `less`, if that is installed and `TERM`
 //! is set and not `dumb`. An empty name or `cat` means no pager. A shell starts the pager, so its
 //! name may contain arguments.
 //!
-//! `LESS` is set to `FRX` unless it has a value: `less` ends at once if the text fits on the
-//! screen, shows colours, and leaves the text there. The view is written as for a terminal
-//! ([`terminal::is_paged`]), so `less -R` gets no escape sequences from recorded names.
+//! Unless `LESS` is set already, it is set to `FRX`: `less` ends at once if the text fits on the
+//! screen, shows colours, and leaves the text on the screen. The text is written as for a terminal
+//! ([`terminal::is_paged`]): escape sequences in recorded names are replaced, because `less -R`
+//! would pass some of them on to the terminal.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::config::{self, Key};
 use crate::terminal::{self, say};
 
-/// With these options, the view is written to a file, so no pager is started.
+/// With these options, the output goes to a file, so no pager is started.
 const NOT_READ: [&str; 2] = ["--html", "--output"];
 
 pub struct Pager {
@@ -25,7 +26,7 @@ pub struct Pager {
     name: String,
 }
 
-/// The process id of the pager for the handler of SIGINT, or 0.
+/// The process id of the pager, for the handler of SIGINT; 0 without a pager.
 static PAGER: AtomicI32 = AtomicI32::new(0);
 
 /// Starts the pager and connects stdout to it. Returns `None` if no pager is used.
@@ -63,9 +64,9 @@ pub fn begin() -> Option<Pager> {
     }
     terminal::is_paged(columns);
     PAGER.store(child.id().cast_signed(), Ordering::SeqCst);
-    // The terminal sends SIGINT to the pager and to this process. The pager takes it as one of its
-    // commands, and still needs the output of this process. So the signal ends both only if nothing
-    // has been written yet.
+    // The terminal sends SIGINT to the pager and to this process. The pager treats SIGINT as one of
+    // its own commands, and still needs the output of this process. So the signal ends both only if
+    // nothing has been written yet.
     extern "C" fn interrupted(signal: libc::c_int) {
         if terminal::has_begun() {
             return;
@@ -115,7 +116,7 @@ impl Pager {
     pub fn end(mut self, code: ExitCode) -> ExitCode {
         let _ = std::io::stdout().flush();
         if let Ok(nothing) = std::fs::File::open("/dev/null") {
-            // The pager reads until no process has the pipe open for writing.
+            // This closes the pipe: the pager reads until no process has it open for writing.
             // SAFETY: dup2 takes two open descriptors.
             unsafe { libc::dup2(nothing.as_raw_fd(), libc::STDOUT_FILENO) };
         } else {
@@ -126,7 +127,8 @@ impl Pager {
         let status = self.child.wait();
         PAGER.store(0, Ordering::SeqCst);
         match status {
-            // A program that is not executable or not found.
+            // The shell ends with 126 if the program is not executable, and with 127 if it was not
+            // found.
             Ok(status) if matches!(status.code(), Some(126 | 127)) => {
                 say!("the pager {} cannot be started; --no-pager prints without one", self.name);
                 ExitCode::from(2)

@@ -2,8 +2,8 @@
 //! interface) without a program to profile, and controls those of a recording (`control.rs`).
 //!
 //! A plugin is somebody else's code, so it is never loaded into this process. A child process loads
-//! it (`plugin/child.rs`). If the child crashes, this process knows which plugin it had loaded, and
-//! continues.
+//! it (`plugin/child.rs`). If the child crashes, this process knows which plugin the child had
+//! loaded, and continues.
 //!
 //! ```text
 //!  list, check, run ── a child for each file ── plugin_host ── the plugin

@@ -29,8 +29,8 @@ pub use times::Window;
 
 use crate::terminal::say;
 
-/// Prints what the plugins did wrong or logged. After a failure, the files of events remain in the
-/// profile, and `recover` tries again.
+/// Converts the events of plugins, and prints what the plugins did wrong or logged. After a
+/// failure, the files of events remain in the profile, and `recover` tries again.
 pub fn convert_and_say(dir: &Path) {
     match keep::convert(dir) {
         Ok(Some(done)) => done.notes.iter().for_each(|note| say!("{note}")),

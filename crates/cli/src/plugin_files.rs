@@ -1,8 +1,8 @@
 //! Finds the profiler plugins that the user names.
 //!
 //! The plugins that come with Counterpoint are the files `../lib/counterpoint/plugins/NAME.so`,
-//! relative to the program's directory. `cargo xtask dist` puts them there (`PLUGINS` in
-//! `xtask/src/dist.rs`).
+//! relative to the directory of the executable `counterpoint`. `cargo xtask dist` puts them there
+//! (`PLUGINS` in `xtask/src/dist.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,8 @@ pub const DIRECTORY_VARIABLE: &str = "KINETO_PLUGIN_LIB_DIR_PATH";
 /// exists is never treated as a name.
 ///
 /// # Errors
-/// Returns an error if a word is none of these, or if a directory has no plugins or cannot be read.
+/// Returns an error if a word is none of these, if a directory has no plugins or cannot be read, or
+/// if a plugin is not a regular file or unsafe for root.
 pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for word in words {
@@ -31,11 +32,11 @@ pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// Like [`files`], but without words, returns the plugins of the directory in
-/// `KINETO_PLUGIN_LIB_DIR_PATH`.
+/// Like [`files`], but if `words` is empty, returns the plugins in the directory that
+/// `KINETO_PLUGIN_LIB_DIR_PATH` names.
 ///
 /// # Errors
-/// Fails like [`files`], and if there are neither words nor the variable.
+/// Fails like [`files`], and also if `words` is empty and the variable is not set.
 pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);
@@ -46,11 +47,11 @@ pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-/// Like [`files`], but without words, returns the plugins in the directory of
-/// `KINETO_PLUGIN_LIB_DIR_PATH`, and those that come with Counterpoint.
+/// Like [`files`], but if `words` is empty, returns the plugins in the directory that
+/// `KINETO_PLUGIN_LIB_DIR_PATH` names, and those that come with Counterpoint.
 ///
 /// # Errors
-/// Fails like [`files`], and if there are neither words nor plugins.
+/// Fails like [`files`], and also if `words` is empty and there are no plugins.
 pub fn files_or_all(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);
@@ -67,7 +68,7 @@ fn in_variable() -> Option<PathBuf> {
 
 /// Returns the directory of the plugins that come with Counterpoint. The directory may not exist.
 fn shipped_directory() -> Option<PathBuf> {
-    // The kernel returns the path of this program with all links resolved.
+    // Linux returns the path of this program with all links resolved.
     let program = std::env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("lib/counterpoint/plugins"))
 }
@@ -107,9 +108,9 @@ fn at_path(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Refuses a file that is not regular. If others can change the file of a plugin that root loads, a
-/// message says so, or it is an error (see [`fit::exposed_to_others`]): a plugin runs with the
-/// rights of the program.
+/// Refuses a file that is not regular. A plugin runs with the rights of the program that loads it.
+/// If root would load a plugin that others can change, a message or an error says so (see
+/// [`fit::exposed_to_others`]).
 fn check(file: &Path, of_directory: bool) -> Result<(), Failure> {
     let plugin = format!("plugin {}", file.display());
     fit::plain(file).map_err(|why| Failure::new(format!("{plugin}: {why}")))?;

@@ -1,11 +1,12 @@
-//! Converts between the words that people use for the events of plugins and the numbers in the
-//! plugin interface: kinds of events, and levels of messages.
+//! Converts between the words that people use for types of plugins' events and the numbers in
+//! Kineto's plugin interface. Also determines which messages of plugins are shown.
 
 use model::activity::{Generic, Kind, Registry};
 
 use crate::failure::Failure;
 
-/// Returns the name of a published type or of a type that a plugin declared.
+/// Returns the name of an event type of Kineto's, or of one that a plugin declared. For another
+/// number, returns a text with the number.
 pub fn name(number: u32, declared: &[(String, u32)]) -> String {
     if let Some(known) = abi::kineto::event_type(number) {
         return known.name.to_owned();
@@ -17,8 +18,9 @@ pub fn name(number: u32, declared: &[(String, u32)]) -> String {
     }
 }
 
-/// Returns the numbers of the published types that a list of words names. A generic word
-/// (`runtime`, `kernel`, `counter`) means all types of that kind. Another word means its own type.
+/// Returns the numbers of the Kineto event types that a list of words names. A generic word
+/// (`runtime`, `kernel`, `counter`) means all types of that kind. The name of one type means only
+/// this type. Any other known word means all types of its kind.
 pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     let registry = Registry::new();
     let labels = registry.parse_list(list).map_err(|unknown| {
@@ -33,7 +35,8 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
         let exactly = abi::kineto::EVENT_TYPES.iter().any(|known| known.name == word);
         // `kernel` is the name of a type and also the word for all kernels.
         let generic = matches!(kind, Kind::Generic(generic) if generic.name() == word);
-        // The type of a profiler's ranges has the kind of device events, but it is no such event.
+        // The only Kineto type of the same kind as `cuda_event` is `cuda_profiler_range` (ranges of
+        // CUPTI's profiler), which is not what this word means.
         if kind == Kind::Generic(Generic::DeviceEvent) && !exactly && !generic {
             return Err(Failure::new(format!("plugins cannot give {word} events"))
                 .hint("the plugin interface has no such type; kernels and copies have types"));
@@ -63,14 +66,14 @@ mod tests {
 
     #[test]
     fn a_generic_word_means_all_types_of_its_kind() {
-        // The expected numbers come from the published header.
+        // The expected numbers come from the header file of Kineto's plugin interface.
         let of = |list: &str| parse(list).expect("known");
         assert_eq!(of("runtime"), [8, 13, 17, 19, 20, 23]);
         assert_eq!(of("cuda_runtime"), [8]);
         assert_eq!(of("kernel"), [6, 14]);
         assert_eq!(of("counter, kernel"), [22, 6, 14]);
         assert_eq!(of("gpu_memcpy"), [4]);
-        // A name that only later versions of Kineto have means its kind.
+        // A type that only later versions of Kineto have stands for the known types of its kind.
         assert_eq!(of("xpu_scope_profiler"), [22]);
         assert!(parse("runtimes").is_err());
         // The ranges of CUPTI's profiler are not CUDA's events.

@@ -1,4 +1,4 @@
-//! Prepares Python programs in a run by adding a directory at the front of `PYTHONPATH`. The
+//! Prepares Python programs for recording by adding a directory at the front of `PYTHONPATH`. The
 //! `sitecustomize` in that directory waits until TVM or PyTorch is imported, and then starts the
 //! recording of their ops (`bindings/python/src/counterpoint/_hook`).
 
@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 
 pub const PATH_VARIABLE: &str = "PYTHONPATH";
 
-/// The variable that asks for the shapes of the ops of PyTorch
-/// (`bindings/python/src/counterpoint/torch/_ops.py`).
+/// The environment variable that makes the Python package distinguish PyTorch's ops by the shapes
+/// of their tensors (`bindings/python/src/counterpoint/torch/_ops.py`).
 pub const SHAPES_VARIABLE: &str = "COUNTERPOINT_TORCH_SHAPES";
 
-/// Returns the new value of [`PATH_VARIABLE`], or `None` if the Python package is not installed. A
-/// path with a colon would be read as two directories, so a symbolic link to it is made in `links`.
+/// Returns the new value of [`PATH_VARIABLE`], or `None` if the Python package is not installed. In
+/// the variable, a path with a colon would count as two directories. So for such a path, a symbolic
+/// link to the package is made in `links`.
 pub fn path(links: &Path) -> Option<OsString> {
     let program = std::env::current_exe().ok()?;
     let hook = places(&program).into_iter().find(|hook| hook.join("sitecustomize.py").is_file())?;
     let hook = if hook.as_os_str().as_encoded_bytes().contains(&b':') {
-        // Python resolves links only for files, so the link points to the package and not to the
-        // directory `_hook` in it.
+        // The link points to the package and not to the directory `_hook` in it, because
+        // `sitecustomize.py` finds the package above its own directory.
         let link = links.join("counterpoint");
         std::os::unix::fs::symlink(hook.parent()?, &link).ok()?;
         link.join("_hook")
@@ -35,8 +36,9 @@ pub fn package() -> Option<PathBuf> {
     hook.parent().map(Path::to_owned)
 }
 
-/// Returns the possible paths of the directory `_hook`. In `dist/`, `_hook` is next to the library.
-/// In an installed Python package, `_hook` is in the package that also contains the program.
+/// Returns the possible paths of the directory `_hook`. In `dist/`, `_hook` is below `lib/`, as is
+/// the recorder's library. In an installed Python package, `_hook` is in the package that also
+/// contains the program.
 fn places(program: &Path) -> [PathBuf; 2] {
     let above = |levels: usize| program.ancestors().nth(levels).unwrap_or(Path::new("/"));
     [above(2).join("lib/python/counterpoint/_hook"), above(3).join("_hook")]

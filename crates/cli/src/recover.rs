@@ -43,7 +43,8 @@ pub struct Args {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let dir = &args.profile;
     let root = if args.orphans { None } else { Some(Dir::open(dir)) };
-    // A pool contains the path of its profile, which can be anywhere, so any path must be readable.
+    // A pool contains the path of its profile, which can be anywhere. So the confined process must
+    // be able to read any path.
     let reads = vec![Path::new("/")];
     let change = Change::Inside;
     let pools = pools::own_directories();
@@ -51,13 +52,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     confine(opened, &Needs { reads, change, pools, ..Needs::default() });
     let left = crate::orphans::remove(args.orphans);
     let Some(root) = root else { return Ok(ExitCode::from(u8::from(left > 0))) };
-    // The error from reading the manifest describes better what is there.
+    // The error from reading the manifest describes better what is at this path.
     let root = root.map_err(|e| open::explain(dir, Manifest::read(dir).err().unwrap_or(e)))?;
     let pools = pools::named_directories(&root).map_err(|e| open::explain(dir, e))?;
     confine(Some(&root), &Needs { change, pools, ..Needs::default() });
     let manifest = Manifest::read_in(&root).map_err(|e| open::explain(dir, e))?;
-    // A recording of `run` is over when its program ends. Only one that `env` prepared may be
-    // closed on request: a program of `run` that has not recorded yet still needs the pool.
+    // A recording of `run` is over when its program ends. Only a recording that `env` prepared may
+    // be closed on request: a program of `run` that has not recorded yet still needs the pool.
     let closing = match args.close && manifest.origin == Origin::Env {
         true => Closing::Now,
         false => Closing::WhenOver,

@@ -141,7 +141,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// `None` shows all rows.
+    /// Returns the number of rows to show; `None` for all rows.
     fn top(&self) -> Option<usize> {
         crate::view::table::top(self.top, self.format)
     }
@@ -204,7 +204,8 @@ impl RowKind {
         }
     }
 
-    /// Whether the rows are made of activities, that is, of the events of plugins and recordings.
+    /// Whether the rows are made directly from activities (events of plugins and of PyTorch's
+    /// profiler), and not from calls.
     fn of_activities(self) -> bool {
         matches!(self, Self::Launch | Self::Module | Self::Line | Self::Shape)
     }
@@ -218,7 +219,8 @@ struct Report<'a> {
     verbose: bool,
 }
 
-/// Returns an error for an option that needs rows of calls, if the rows of `by` are none.
+/// Returns an error if the user gave an option that cannot be used with `by`, whose rows are not
+/// made of calls.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     let has_form =
         matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between | RowKind::Site);
@@ -293,7 +295,7 @@ fn loops(args: &Args, profile: &Profile, recorded: &Recorded) -> Result<ExitCode
     show::print(profile, recorded, chosen)
 }
 
-/// Prints the table of ops with their arguments, which `ops` also prints.
+/// Prints the table of ops with their arguments, which `counterpoint ops` also prints.
 fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let chosen = view::ops::Chosen {
         format: args.format,

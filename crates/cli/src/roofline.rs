@@ -45,8 +45,8 @@ enum Format {
     Json,
 }
 
-/// If the median is below this fraction of the best, other programs probably disturbed most
-/// repetitions.
+/// If the median rate is below this fraction of the best rate, other programs probably disturbed
+/// most repetitions.
 const QUIET: f64 = 0.7;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {

@@ -3,9 +3,9 @@
 //!
 //! The name of a file is derived from everything that the measurement depends on: the host's name,
 //! the processor's model and microcode, the processors that may be used, their cores and caches.
-//! The file is the document that `counterpoint roofline --format json` prints. Its contents are
-//! checked, because somebody else may have written them. The directory is not used if other users
-//! can change it.
+//! Each file contains the document that `counterpoint roofline --format json` prints. Its contents
+//! are checked, because somebody else may have written them. The directory is not used if other
+//! users can change it.
 
 use std::env;
 use std::ffi::OsString;
@@ -202,8 +202,8 @@ impl MachineOut {
     }
 }
 
-/// Returns the measurements of the machine of `cpus` from the user's cache; `None` if the cache has
-/// none that can be trusted.
+/// Returns the measurements of this machine, whose processors are `cpus`, from the user's cache.
+/// Returns `None` if the cache has none that can be trusted.
 pub fn kept(cpus: &Cpus) -> Option<Document> {
     let machine = MachineOut::of(cpus);
     let path = folder(false).ok()?.join(machine.file_name());

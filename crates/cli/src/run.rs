@@ -1,7 +1,7 @@
 //! `counterpoint run`: starts a program with the agent (the library that records) loaded into it.
 //!
-//! `run` passes on signals that another process sends to it. Signals from the terminal reach the
-//! program directly.
+//! If another process sends a signal to `run`, `run` sends it to the program, too. Signals from the
+//! terminal reach the program directly.
 
 mod begin;
 mod dataset;
@@ -89,7 +89,7 @@ pub struct Args {
     command: Vec<std::ffi::OsString>,
 }
 
-/// Checks before the program runs that a page can be written to this path.
+/// Checks before the program runs that an HTML page can be written to this path.
 fn page_file(name: &str) -> Result<PathBuf, String> {
     if name == "-" {
         return Err("standard output is the program's".to_owned());
@@ -100,14 +100,15 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
         Ok(Written::In(directory)) if !directory.is_dir() => {
             Err(format!("{} is not a directory", directory.display()))
         }
-        // The program inherits this descriptor.
+        // The path names an open descriptor, which the program inherits.
         Ok(Written::Open) => Err("it is open already: the program may write to it".to_owned()),
         Ok(_) => Ok(path),
     }
 }
 
-/// If `WHOLE` is false, this process is the small program (`bin/counterpoint-start.rs`). If the
-/// user asks for something that it lacks, the program with all commands replaces it.
+/// Runs the command. If `WHOLE` is false, this process is the small program
+/// (`bin/counterpoint-start.rs`). If the user asks for something that the small program lacks, the
+/// program with all commands replaces this process.
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let needs_all =
         args.passes.is_some() || args.repeat.repeat.is_some() || args.dataset.dir.is_some();
@@ -214,8 +215,8 @@ fn start(
             if let Some(loss) = carrier.loss() {
                 prepared.lose(loss);
             }
-            // The pools of recordings that nobody finished are removed after the program has
-            // started, so that it does not wait for this.
+            // The pools of recordings that nobody finished are removed only now, so that the
+            // program does not wait for this.
             crate::orphans::remove_old();
             manifest.watch.push(process);
             Ok(Running { pid: process.pid.cast_signed(), prepared, manifest, longest_file })
@@ -261,8 +262,8 @@ fn begin(
 }
 
 impl Running {
-    /// Appends pages that the program has filled with records to the profile, until the program
-    /// ends.
+    /// Waits for the end of the program. Until then, appends to the profile the pages of the pool
+    /// that the program has filled.
     fn wait(&self, program: &Path) -> Result<ExitStatus, Failure> {
         let (directory, pool) = (&self.prepared.directory, self.manifest.pool.as_deref());
         let status = wait_and_drain(self.pid, directory, pool, self.longest_file);
@@ -271,7 +272,7 @@ impl Running {
     }
 }
 
-/// Returns `None` if there are no counters to sample.
+/// Starts the sampler. Returns `None` if there are no counters to sample.
 fn sampler<const WHOLE: bool>(
     directory: &Path,
     (clock, counters): (ClockKind, Vec<Counter>),
@@ -287,7 +288,7 @@ fn sampler<const WHOLE: bool>(
     Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)
 }
 
-/// The exit codes that shells and env(1) use.
+/// The exit codes with which shells and env(1) tell that a program cannot be started.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
@@ -303,7 +304,8 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
         if is_program(name) {
             return Ok(name.to_owned());
         }
-        // Most programs do not use these two exit codes for their own errors.
+        // The exit codes 127 and 126 tell the caller that the program was not started, because most
+        // programs do not use them for their own errors.
         let (why, code) = match name.metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => ("no such file".to_owned(), NOT_FOUND),
             Err(e) => (e.to_string(), NOT_EXECUTABLE),
@@ -333,7 +335,8 @@ fn carrier_of(program: &Path) -> Carrier {
 /// The child process to which signals are passed on: the recorded program, or a program that
 /// [`attend`] runs. 0 if there is none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-/// A signal that arrived while [`CHILD`] was 0 and that waits for the next child, or 0.
+/// A signal that arrived while [`CHILD`] was 0, and that the next child will get; 0 if there is
+/// none.
 static EARLY: AtomicI32 = AtomicI32::new(0);
 /// The signals with which people and their tools end a command.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
@@ -354,8 +357,9 @@ const FORWARDED: [i32; 10] = [
     libc::SIGTSTP,
 ];
 
-/// Installs handlers. `SIG_IGN` would be wrong: the program would still ignore the signal after
-/// `exec`. A signal that this process's parent ignored (nohup) stays ignored.
+/// Installs handlers that pass signals on to the program. Ignoring the signals in this process
+/// (`SIG_IGN`) would be wrong: the program would inherit that, and ignore them too. A signal that
+/// this process's parent ignored (nohup) stays ignored.
 fn forward_signals() {
     extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // A positive `si_code` means that the kernel sent the signal, for example because of
@@ -370,12 +374,13 @@ fn forward_signals() {
         if child > 0 && from_kernel {
             // The terminal has also sent the signal to the program.
         } else if child > 0 {
-            // SAFETY: `kill` is async-signal-safe and takes no pointer. `CHILD` is not 0, so the
-            // child has not been waited for, and the id is still that of the child.
+            // SAFETY: `kill` is async-signal-safe and takes no pointer. `CHILD` is set to 0 right
+            // after the child was waited for. In the short time between, the id may already belong
+            // to another process.
             unsafe { libc::kill(child, signal) };
         } else if ending || !from_kernel {
-            // The program may receive a signal of the terminal twice: from the terminal and from
-            // this process. Losing the signal would be worse.
+            // The next child gets this signal, so the program may receive a signal of the terminal
+            // twice: from the terminal and from this process. Losing the signal would be worse.
             EARLY.store(signal, Ordering::SeqCst);
         }
         if signal == libc::SIGTSTP {
@@ -385,7 +390,8 @@ fn forward_signals() {
     // Stops this process until SIGCONT, as if it had no handler of SIGTSTP. The kernel does not
     // stop a process in an orphaned process group. Makes async-signal-safe calls only.
     fn stop(handler: usize) {
-        // SAFETY: zeros are values of `sigaction` and of sets, and all pointers outlive the calls.
+        // SAFETY: zeros are valid for `sigaction` and for sets, and all variables outlive the
+        // calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut only: libc::sigset_t = std::mem::zeroed();
@@ -403,7 +409,7 @@ fn forward_signals() {
         }
     }
     for signal in FORWARDED {
-        // SAFETY: zeros are a value of `sigaction`, and the handler only makes async-signal-safe
+        // SAFETY: zeros are a valid `sigaction`, and the handler only makes async-signal-safe
         // calls.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
@@ -428,8 +434,9 @@ fn pass_on_early_signal() {
     }
 }
 
-/// Marks the recording as finished, and moves the records that are left in memory to the profile. A
-/// single run prints the error and continues, because `run` must end with the program's status.
+/// Marks the recording as finished, and moves to the profile the records that are still in memory.
+/// If this fails after a single run, the caller prints the error and continues, because `run` must
+/// end with the program's status.
 fn close(
     directory: &Path,
     mut manifest: Manifest,
@@ -483,7 +490,8 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
     }
 }
 
-/// Writes the page of `--html`. An error is printed and not returned, because the profile exists.
+/// Writes the HTML page (`--html`). An error is printed and not returned, because the profile is
+/// complete without the page.
 fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let Some(page) = &args.html else { return };
     // This program has just made the profile, so the files that the profile names are safe to open.
@@ -491,7 +499,7 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        // The program that writes the page has printed a line already.
+        // The program that writes the page has already reported success or failure.
         Ok(Ok(status)) if status.code().is_some() => {}
         Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
         Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),
@@ -499,7 +507,8 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     }
 }
 
-/// Runs a command, to which signals to this process are passed on, as to the recorded program.
+/// Runs a command. Signals to this process are passed on to the command, as they are to the
+/// recorded program.
 fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let pid = child.id();
@@ -508,7 +517,7 @@ fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     // `WNOWAIT` does not reap the child, so no other process gets its id before `CHILD` is 0.
     let flags = libc::WEXITED | libc::WNOWAIT;
     loop {
-        // SAFETY: zeros are a value of `siginfo_t`, which outlives the call.
+        // SAFETY: zeros are a valid `siginfo_t`, and `info` outlives the call.
         let failed = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             libc::waitid(libc::P_PID, pid, &raw mut info, flags)
@@ -531,8 +540,8 @@ fn end_as(status: ExitStatus) -> ExitCode {
 
 /// Ends this process as if it had no handler for the signal.
 fn end_by(signal: i32) -> ExitCode {
-    // SAFETY: the limit and the action outlive the calls. The limit prevents a core dump of this
-    // process, which would only hide the program's core dump.
+    // SAFETY: `none` outlives the call, and the other calls take numbers only. The limit prevents a
+    // core dump of this process, which would only hide the program's core dump.
     unsafe {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);

@@ -63,8 +63,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     compile(OsStr::new("rustc"), &args.words)
 }
 
-/// Runs the command if its arguments belong to rustc or to the linker, and so are no options of
-/// `counterpoint`. Cargo passes the path of rustc to its wrapper as the first argument.
+/// Runs `counterpoint rustc` or `rustc-link` if the arguments are those of rustc or of the linker,
+/// and not options of `counterpoint`. Cargo passes the path of rustc to its wrapper as the first
+/// argument.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let first = words.get(1)?;
     if first == "rustc-link" {
@@ -82,7 +83,7 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let Ok(line) = Line::read(words) else { return Err(become_rustc()) };
     let plan = line.plan();
     if !matches!(plan, Plan::Nothing) {
-        // A mistake in COUNTERPOINT_LOOPS is an error even if nothing would be instrumented.
+        // A mistake in COUNTERPOINT_LOOPS is an error even if this crate cannot be instrumented.
         Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     }
     match plan {
@@ -105,7 +106,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let text = folder.path().join("text.ll");
     let mut command = Command::new(rustc);
     command.args(line.first()).args(["-C", "codegen-units=1"]);
-    // Without `--emit`, rustc links. With `--emit`, it makes only what the option names.
+    // Without `--emit`, rustc links. With `--emit`, rustc makes only what the option names, so
+    // `link` is added unless the user's own `--emit` says what to make.
     let kinds = if line.says_what() { "--emit=llvm-ir=" } else { "--emit=link,llvm-ir=" };
     let mut emit = OsString::from(kinds);
     emit.push(&text);
@@ -161,7 +163,8 @@ fn script(folder: &Path, line: &Line, assembler: &object::Assembler) -> Result<P
     Ok(path)
 }
 
-/// Replaces the object among the linker's arguments, and then replaces this process by the linker.
+/// Overwrites the crate's object file, which is one of the linker's arguments, with the
+/// instrumented object. Then replaces this process by the linker.
 fn link(words: &[OsString]) -> Result<ExitCode, Failure> {
     let [folder, name, kind, program, linker, words @ ..] = words else {
         return Err(Failure::new("rustc-link is for the script that `counterpoint rustc` writes"));
@@ -176,7 +179,8 @@ fn link(words: &[OsString]) -> Result<ExitCode, Failure> {
     Err(Failure::new(format!("start {}: {error}", linker.to_string_lossy())))
 }
 
-/// Runs `rustc-link` if its arguments were parsed as options of `counterpoint`.
+/// Runs `rustc-link` if other words precede it on the command line, so that [`alone`] did not
+/// recognize it.
 pub fn link_main(args: LinkArgs) -> Result<ExitCode, Failure> {
     link(&args.words)
 }

@@ -1,5 +1,6 @@
 //! The options that all instrumenting commands share. They choose the functions and loops to
-//! instrument, and the mode. This file also makes the line about what was instrumented.
+//! instrument, and the mode. This file also formats the line that tells the user what was
+//! instrumented.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +16,8 @@ use crate::failure::Failure;
 use crate::input::is_standard;
 use crate::terminal::say;
 
-/// The variable that contains the options of [`Selection`] for commands that replace a compiler.
-/// The arguments of such a command are options of the compiler.
+/// The environment variable that contains the options of [`Selection`] for commands that replace a
+/// compiler. The arguments of such a command are options of the compiler.
 pub const VARIABLE: &str = "COUNTERPOINT_LOOPS";
 
 /// What is instrumented.
@@ -71,8 +72,8 @@ impl From<Mode> for abi::loops::Mode {
 }
 
 impl Selection {
-    /// Returns the selection of [`VARIABLE`]. Without the variable, the options come from
-    /// `counterpoint.toml`.
+    /// Reads the options from the environment variable [`VARIABLE`]. If the variable is not set or
+    /// is empty, the options come from `counterpoint.toml`.
     pub fn from_variable() -> Result<Self, Failure> {
         let set = std::env::var(VARIABLE).ok().filter(|words| !words.is_empty());
         match set {
@@ -105,7 +106,8 @@ impl Selection {
         })
     }
 
-    /// Returns the options of the instrumenter, without a filter.
+    /// Returns these options as the instrumenter takes them, but without the filter, which the
+    /// caller adds.
     pub fn options(&self) -> Options<'_> {
         Options {
             mode: self.mode.into(),

@@ -1,5 +1,6 @@
-//! `counterpoint session`: makes profiles for a program that starts and stops recording itself,
-//! through the table of `include/counterpoint/agent.h`. The Python package calls this command.
+//! `counterpoint session`: makes profiles for a program that itself starts and stops the recording,
+//! by calling functions of the table in `include/counterpoint/agent.h`. The Python package calls
+//! this command.
 //!
 //! ```text
 //!  session prepare ─► profile, run file, pool ─► agent->session_begin(run file) … session_end()
@@ -162,7 +163,8 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
 
 fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {
     let manifest = Manifest::read(&prepared.directory).map_err(Failure::new)?;
-    // The run file has these paths, too, and accepts only UTF-8, so no character is replaced here.
+    // `to_string_lossy` replaces no character: these paths were also written to the run file, for
+    // which they must be UTF-8.
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let out = object! {
         profile: text(&prepared.directory),
@@ -186,9 +188,9 @@ fn print(document: &impl Serialize) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Moves the records of a session that are still in memory into its profile. The exit status is 1
-/// if a process is still recording into the profile. The data of processes that have ended is
-/// collected in any case.
+/// Moves those records of a session that are still in memory into the session's profile. The exit
+/// status is 1 if a process is still recording into the profile. The data of processes that have
+/// ended is collected in any case.
 fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let Format::Json = args.format;
     let dir = &args.profile;

@@ -3,8 +3,8 @@
 //!
 //! If a process is killed, its directory remains. Therefore each process locks its directory while
 //! it uses the directory (with `flock`; the kernel releases the lock when the process ends). Before
-//! a process creates a directory, it removes old ones in the same place: directories with such a
-//! name that belong to the same user and that no process has locked.
+//! a process creates a directory, it removes old ones of the same user in the same place: those
+//! that no process has locked.
 //!
 //! Before a new directory is locked, another process may remove it. In this case the process that
 //! created it creates another one.

@@ -93,7 +93,8 @@ pub struct Args {
     format: StatsFormat,
 }
 
-/// How many ops are shown to people if the user selects neither ops nor threads.
+/// The number of ops in the text for people if the user gives neither `--op` nor `--thread` nor
+/// `--top`.
 const OPS: usize = 3;
 
 /// `--by`.
@@ -163,7 +164,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     stats.ops.truncate(top);
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(&profile, &recorded, &[], false);
-    // A loop's time is known only for all its hits together.
+    // Here, a loop's time is known only as a sum over all threads and the whole run, so it is not
+    // shown if options select some of the calls.
     let loops = (args.thread.is_none() && args.skip_ms == 0.0).then_some(&loops);
     let mut any_loop = false;
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));

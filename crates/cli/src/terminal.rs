@@ -12,11 +12,11 @@
 //! | JSON on a terminal | such a character is written as `\uXXXX`, which means the same; in a file or a pipe nothing is changed |
 //! | Parquet and compressed files on a terminal | refused ([`crate::whole`]) |
 //!
-//! [`Screen`] applies these rules to everything that is written, even if the caller has applied
-//! them before. Counterpoint's own colours are passed to it as Unicode noncharacters ([`Style`]),
-//! so an escape sequence in other text never becomes a colour. Code that lays out text calls
-//! [`visible`] first, because only that code can distinguish a line break in a name from a line
-//! break of the layout.
+//! [`Screen`] applies the rules for stdout to everything that is written to it, even if the caller
+//! has applied them before. Counterpoint's own colours are passed to [`Screen`] as Unicode
+//! noncharacters ([`Style`]), so an escape sequence in other text never becomes a colour. Code that
+//! lays out text calls [`visible`] first, because only that code can distinguish a line break in a
+//! name from a line break of the layout.
 
 mod hidden;
 pub mod progress;
@@ -86,12 +86,12 @@ pub fn choose_words(quiet: bool, verbose: bool) {
     IS_VERBOSE.store(verbose, Ordering::Relaxed);
 }
 
-/// With `--quiet`, only results and errors are printed.
+/// Whether only results and errors are printed (`--quiet`).
 pub fn is_quiet() -> bool {
     IS_QUIET.load(Ordering::Relaxed)
 }
 
-/// With `--verbose`, details that are usually left out are printed as well.
+/// Whether details that are usually left out are printed as well (`--verbose`).
 pub fn is_verbose() -> bool {
     IS_VERBOSE.load(Ordering::Relaxed)
 }
@@ -105,7 +105,7 @@ pub fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
 
-/// Stores that a pager reads stdout, on a terminal with this many columns.
+/// Stores that a pager reads stdout and shows it on a terminal with this many columns.
 pub fn is_paged(columns: usize) {
     PAGED.store(columns.saturating_add(1), Ordering::Relaxed);
 }
@@ -115,8 +115,8 @@ pub fn is_screen() -> bool {
     PAGED.load(Ordering::Relaxed) != 0 || io::stdout().is_terminal()
 }
 
-/// Returns the width in columns of the terminal, also through the pager. Without a terminal,
-/// returns the number in `COLUMNS`.
+/// Returns the width in columns of the terminal that shows stdout, directly or through the pager.
+/// Without a terminal, returns the number in the environment variable `COLUMNS`.
 pub fn known_width() -> Option<usize> {
     match PAGED.load(Ordering::Relaxed) {
         0 => {}
@@ -131,7 +131,7 @@ pub fn known_width() -> Option<usize> {
 }
 
 /// Whether to use colours on stdout. By default, colours are used if stdout is shown on a terminal
-/// and `NO_COLOR` is not set or empty.
+/// and the variable `NO_COLOR` is unset or empty.
 pub fn colour() -> bool {
     match COLOUR.load(Ordering::Relaxed) {
         n if n == When::Always as u8 => true,
@@ -183,7 +183,8 @@ impl Style {
     }
 }
 
-/// How [`Screen`] writes a hidden character.
+/// How [`Screen`] writes a hidden character: one that a terminal would execute or hide
+/// ([`is_hidden`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Pass,

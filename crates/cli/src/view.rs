@@ -7,7 +7,7 @@
 //! | `rows` | chooses rows and columns, and names the rows |
 //! | `print` | prints tables, texts and numbers |
 //! | `prose` | prints the sentences, notes and losses above and below a table |
-//! | `loops`, `ops`, `statistics` | views that more than one command shows |
+//! | `loops`, `ops`, `statistics` | prepares contents that more than one view shows |
 //!
 //! A room is a directory (or a set of modules) in `view`. Paths in the code leave out the room:
 //! `view::table` is the module in `view/print/table.rs`.

@@ -1,5 +1,5 @@
-//! Writes an output file that gets its name when it is complete. A file is not written through
-//! another user's link.
+//! Writes an output file that gets its name when it is complete. In a directory that everybody may
+//! write to, no file is written through another user's link.
 //!
 //! An incomplete trace that looks complete would be worse than none, and would replace an earlier
 //! file. So the output is first an unnamed file in the same directory (`O_TMPFILE`). If the program
@@ -7,7 +7,7 @@
 //! unnamed files, or `/proc` is not mounted, the new file has a random name, `.counterpoint-….tmp`.
 //! That file is removed if something fails, and on SIGINT, SIGTERM, SIGHUP and SIGQUIT. A file that
 //! replaces another one also has a random name for a moment. If the directory takes no new file, an
-//! existing file is overwritten, unless it has several names.
+//! existing file is overwritten, unless it has several names (hard links).
 //!
 //! How the file is written depends on what the name refers to:
 //!
@@ -21,9 +21,9 @@
 //! | a directory | refused |
 //!
 //! In a sticky directory that everybody may write to, such as `/tmp`, a link, a file or a FIFO is
-//! refused if it belongs neither to this user nor to the directory's owner. The kernel's same rule
-//! (`fs.protected_symlinks`, `protected_regular`, `protected_fifos`; proc_sys_fs(5)) is not enabled
-//! everywhere, and does not apply to `rename`.
+//! refused if it belongs neither to this user nor to the directory's owner. The kernel has the same
+//! rule (`fs.protected_symlinks`, `protected_regular`, `protected_fifos`; proc_sys_fs(5)), but the
+//! rule is not enabled everywhere, and does not apply to `rename`.
 
 use std::ffi::CString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -36,13 +36,13 @@ use std::path::{Path, PathBuf};
 use crate::ending;
 use crate::terminal::{Kind, Screen, progress};
 
-/// The number of links that the kernel follows (`MAXSYMLINKS`).
+/// The kernel follows at most this many symbolic links in a path (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
 #[derive(Debug)]
 pub struct WholeFile {
     out: Screen<File>,
-    /// `None` if the file has its name or needs none.
+    /// How the file gets its name; `None` if it has its name or needs none.
     end: Option<Naming>,
 }
 
@@ -85,7 +85,8 @@ impl WholeFile {
                 }
                 Ok(whole)
             }
-            // If the directory takes no new file, the old one is overwritten.
+            // If the directory takes no new file, the old file is overwritten, unless it has other
+            // names (hard links).
             (Err(_), Some(old)) if old.nlink() == 1 => {
                 direct(same(open(&target, libc::O_TRUNC)?, &old)?, kind)
             }
@@ -232,9 +233,10 @@ fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
 /// before.
 ///
 /// The new file belongs to this user, even if the old one did not. Set-user-id and set-group-id
-/// bits are never copied, because another user's file would become a program that runs with this
-/// user's rights. If another user owned the old file, its mode can only remove permissions of a new
-/// file. The same holds for the group if the new file cannot have the old file's group.
+/// bits are never copied, because another user's program would become one that runs with this
+/// user's rights. If another user owned the old file, the new file gets only permissions that both
+/// the old file had and a new file has by default. If the new file cannot have the old file's
+/// group, the same holds for the permissions of the group.
 fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     const GROUP: u32 = 0o070;
     let new = file.metadata()?;
@@ -244,7 +246,8 @@ fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     }
     if old.gid() != new.gid() && std::os::unix::fs::fchown(file, None, Some(old.gid())).is_err() {
         mode &= new.mode() | !GROUP;
-        // Before, the members of the new file's group had the old file's rights for "others".
+        // The members of the new file's group had only the rights of "others" on the old file, so
+        // they get no more.
         mode &= (mode & 0o007) << 3 | !GROUP;
     }
     file.set_permissions(fs::Permissions::from_mode(mode))
@@ -256,8 +259,8 @@ fn open(path: &Path, flags: i32) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(flags).open(path)
 }
 
-/// Returns `file` if it is the file that `looked_at` describes. Otherwise it was replaced after the
-/// check, which is an error.
+/// Returns `file` if it is the file that `looked_at` describes. Otherwise the file was replaced
+/// after the check, which is an error.
 fn same(file: File, looked_at: &Metadata) -> io::Result<File> {
     let opened = file.metadata()?;
     if (opened.dev(), opened.ino()) == (looked_at.dev(), looked_at.ino()) {
@@ -280,7 +283,7 @@ fn direct(file: File, kind: Kind) -> io::Result<WholeFile> {
     Ok(WholeFile { out: Screen::new(file, kind, terminal), end: None })
 }
 
-/// Creates a new file in the directory of `target`.
+/// Creates a new file, without a name or with a random one, in the directory of `target`.
 fn fresh(target: &Path) -> io::Result<(File, Naming)> {
     let unnamed = OpenOptions::new()
         .write(true)
@@ -324,7 +327,7 @@ struct Temporary {
 }
 
 impl Temporary {
-    /// Calls `make` with a random path in the directory of `target`, until the name is free.
+    /// Calls `make` with random paths in the directory of `target`, until one of the names is free.
     fn make<T>(target: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
         loop {
             let path = target.with_file_name(format!(".counterpoint-{:016x}.tmp", random()?));
@@ -358,7 +361,7 @@ impl Drop for Temporary {
 /// Returns a random number, for names that nobody should be able to guess.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
-    // The oldest glibc that the release supports has no function `getrandom`.
+    // The oldest glibc that releases of Counterpoint support has no function `getrandom`.
     //
     // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`.
     let got = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };

@@ -27,8 +27,9 @@ pub fn become_it() -> Failure {
         .hint("`cargo xtask dist` builds both programs into dist/; copy that folder as a whole")
 }
 
-/// Returns a line that summarizes the profile, or why there is none. `shown` is the path as the
-/// user typed it. `has_page` says that a page is made, too.
+/// Returns a line that summarizes the profile, or the reason why there is no such line. `shown` is
+/// the path as the user typed it. `has_page` says that the caller also makes an HTML page of the
+/// profile.
 pub fn summary(profile: &Path, shown: &Path, has_page: bool) -> String {
     let asked = program().and_then(|whole| {
         let mut command = Command::new(&whole);
@@ -46,22 +47,23 @@ pub fn summary(profile: &Path, shown: &Path, has_page: bool) -> String {
     }
 }
 
-/// Returns the command that writes the page of a profile, or of the comparison of a series. The
-/// command runs in a separate process: it gives up its rights, and this process goes on if it
-/// fails. With `named`, the page may use files whose paths are in the profile.
+/// Returns the command that writes the HTML page of a profile, or of a comparison of repeated runs.
+/// The page is written in a separate process: that process gives up rights that this one needs, and
+/// this one must go on if writing fails. With `named`, the page may use files whose paths are in
+/// the profile.
 pub fn page<const WHOLE: bool>(
     command: &str,
     profile: &Path,
     page: &Path,
     named: bool,
 ) -> Result<Command, String> {
-    // The file of this program may have been replaced since its start.
+    // `/proc/self/exe` refers to this program even if its file was replaced since its start.
     let whole = if WHOLE { PathBuf::from("/proc/self/exe") } else { program()? };
     let mut start = Command::new(&whole);
     if let Some(name) = std::env::args_os().next() {
         start.arg0(name);
     }
-    // One word, because a path may begin with a dash.
+    // The option and the path are one word, because a path may begin with a dash.
     let mut html = OsString::from("--html=");
     html.push(page);
     start.args(is_quiet().then_some("--quiet"));

@@ -1,5 +1,5 @@
-//! Decodes AArch64 from fixed fields of each word (Arm Architecture Reference Manual, DDI 0487,
-//! C4.1). yaxpeax-arm writes the text.
+//! Decodes AArch64 instructions from fixed bit fields of their 32-bit words (Arm Architecture
+//! Reference Manual, DDI 0487, C4.1). The crate yaxpeax-arm writes their text.
 
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::InstDecoder;
@@ -8,7 +8,7 @@ use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
 
 /// Register number 31: the stack pointer in some instructions, and the zero register in others.
 const SP: u32 = 31;
-/// The return address.
+/// The register with the return address.
 const LINK: u32 = 30;
 
 const fn bits(word: u32, high: u32, low: u32) -> u32 {
@@ -19,7 +19,7 @@ const fn signed(value: u32, width: u32) -> i64 {
     ((value << (32 - width)) as i32 >> (32 - width)) as i64
 }
 
-/// Decodes the instruction at the address `at`, where `bytes` begin.
+/// Decodes the first instruction of `bytes`, whose address is `at`.
 pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
     let word = u32::from_le_bytes(*bytes.first_chunk()?);
     let mut insn = Insn {
@@ -46,7 +46,7 @@ pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
     Some(insn)
 }
 
-/// Returns the text of the instruction.
+/// Returns the first instruction of `bytes`, whose address is `at`, as assembly text.
 pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     let four: &[u8; 4] = bytes.first_chunk()?;
     let decoder = InstDecoder::default();
@@ -54,7 +54,8 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
         Ok(instruction) => instruction.to_string(),
         Err(_) => return Some(format!(".word 0x{:08x}", u32::from_le_bytes(*four))),
     };
-    // The decoder writes addresses as distances from the instruction.
+    // The decoder writes a target address as a distance: from the instruction, or, for `adrp`, from
+    // the start of its 4 KiB page.
     let Some((before, distance)) = text.rsplit_once('$') else { return Some(text) };
     let (sign, digits) = distance.split_at(distance.len().min(1));
     let distance = u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()?;
@@ -67,12 +68,12 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     Some(format!("{before}0x{target:x}"))
 }
 
-/// Returns the bit in [`Insn::writes`]; 0 for the zero register.
+/// Returns the bit of a register in [`Insn::writes`]; 0 for the zero register.
 fn written(register: u32) -> u32 {
     if register == SP { 0 } else { 1 << register }
 }
 
-/// Returns a register for [`Op`]. 31 is the zero register here.
+/// Returns an operand's register for [`Op`]; `None` for 31, the zero register of such operands.
 fn named(register: u32) -> Option<Register> {
     (register != SP).then_some(register as Register)
 }
@@ -99,7 +100,7 @@ fn immediate(word: u32, insn: &mut Insn) {
             let number = if bits(word, 30, 30) == 1 { -number } else { number };
             let flags = bits(word, 29, 29) == 1;
             if !(flags && to == SP) {
-                // If no flags are set, register 31 is the stack pointer.
+                // As the result of ADD and SUB, which do not set flags, 31 is the stack pointer.
                 insn.writes = 1 << to;
                 if wide {
                     insn.op = Op::Add(to8, from as Register, number);
@@ -107,7 +108,8 @@ fn immediate(word: u32, insn: &mut Insn) {
             }
         }
         0b100 => {
-            // 31 is the stack pointer in AND, ORR and EOR, and the zero register in ANDS.
+            // As the result of AND, ORR and EOR, 31 is the stack pointer. As the result of ANDS, it
+            // is the zero register.
             let operation = bits(word, 30, 29);
             if operation != 0b11 {
                 insn.writes = 1 << to;
@@ -264,7 +266,8 @@ fn vector(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Whether a vector operation has operands of 64 and of 128 bits. It counts as one of 128 bits.
+/// Returns whether a vector operation has operands of 64 and of 128 bits. Such an operation counts
+/// as a vector operation of 128 bits.
 fn widens(word: u32) -> bool {
     let (group, opcode) = (bits(word, 28, 24), bits(word, 16, 12));
     match (group, bits(word, 21, 21), bits(word, 11, 10)) {
@@ -288,7 +291,7 @@ fn widens(word: u32) -> bool {
 fn scalable(word: u32, insn: &mut Insn) {
     insn.class.bits |= Class::SCALABLE;
     let top = bits(word, 31, 24);
-    // Results in general registers: counts and the length of vectors.
+    // These can write a general register, for example with a count or the vectors' length.
     if top == 0x04 && bits(word, 21, 21) == 1 || matches!(top, 0x05 | 0x25) {
         insn.writes = written(bits(word, 4, 0));
     }
@@ -317,7 +320,8 @@ fn access(word: u32, insn: &mut Insn) {
         _ => None,
     };
     let Some(bytes) = known else {
-        // Operations on memory tags and copies of memory. Both fields count as written.
+        // Operations on memory tags, copies of memory, and others: both registers that may be
+        // results count as written.
         insn.writes = written(bits(word, 4, 0)) | written(bits(word, 20, 16));
         return;
     };
@@ -341,7 +345,7 @@ fn vector_class(bytes: u16) -> u16 {
     if bytes == 16 { Class::VECTOR_128 } else { Class::SCALAR }
 }
 
-/// Decodes an access to one general register, and returns its bytes.
+/// Decodes a load or store of one general register, and returns how many bytes (0: a prefetch).
 fn general(
     word: u32,
     operation: u32,
@@ -445,7 +449,7 @@ fn single(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     } else if bits(word, 11, 10) == 0b10 {
         let scale = if bits(word, 12, 12) == 1 { bytes as u8 } else { 1 };
         memory.index = Some((bits(word, 20, 16) as Register, scale));
-        // A 32-bit index is not followed.
+        // An address with a 32-bit index, or with the zero register as the index, is not computed.
         memory.strange = bits(word, 14, 13) != 0b11 || bits(word, 20, 16) == SP;
     } else if bits(word, 11, 10) == 0b00 && !is_vector {
         return atomic(word, bytes, insn, memory);
@@ -503,7 +507,7 @@ fn exclusive(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     }
 }
 
-/// Decodes accesses to several vectors, or to elements.
+/// Decodes loads and stores of one to four vectors or their elements (LD1 to LD4, ST1 to ST4).
 fn structure(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     let is_load = bits(word, 22, 22) == 1;
     (memory.read, memory.written) = (is_load, !is_load);

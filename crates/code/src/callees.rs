@@ -1,7 +1,8 @@
-//! Finds the functions that the calls of a function reach.
+//! Finds which function each call in a function's machine code reaches.
 //!
-//! A call names the function's address, or that of a *stub*, which jumps to the address in a slot.
-//! An indirect call is followed if its address is a constant, or was loaded from a slot.
+//! A direct call names the address of the called function or of a *stub*. A stub jumps to the
+//! address in a slot, such as an entry of the GOT. An indirect call is followed if its address is a
+//! constant, or was loaded from a slot.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
     code.walk(world, |_, _, insn, state| {
         let callee = match (insn.flow, state.callee(world, insn)) {
-            // In an object file, only a relocation may say what a call reaches. The instruction
-            // itself then names the address of the next one.
+            // In an object file, a relocation may contain the target of a call. If that relocation
+            // was not applied, the call seems to reach the next instruction.
             (Flow::Call(to), _) if to != insn.end() => Some(through_stub(&mut reader, image, to)),
             (Flow::CallTo(_), Some(Value::Number(to))) => Some(to),
             (Flow::CallTo(_), Some(Value::InMemory(slot))) => image.in_slot(slot),
@@ -28,7 +29,8 @@ pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
     found
 }
 
-/// Returns the called function. `to` may be a stub.
+/// Returns the address of the called function: `to`, or, if `to` is a stub whose slot is known, the
+/// address in the slot.
 fn through_stub(reader: &mut Reader<'_>, image: &Image, to: u64) -> u64 {
     // A stub may begin with `endbr64`, which marks the targets of indirect jumps.
     let first = reader.at(to);
@@ -44,7 +46,7 @@ fn through_stub(reader: &mut Reader<'_>, image: &Image, to: u64) -> u64 {
     slot.and_then(|slot| image.in_slot(slot)).unwrap_or(to)
 }
 
-/// Whether an instruction neither writes registers, accesses memory nor jumps.
+/// Returns whether an instruction neither writes registers, accesses memory nor jumps.
 fn is_mark(insn: &Insn) -> bool {
     insn.flow == Flow::Next && insn.writes == 0 && insn.memory.is_none()
 }

@@ -7,10 +7,10 @@ pub enum CodeError {
     /// The file is not a 64-bit ELF file, or is damaged.
     #[error("not an ELF file that can be read: {0}")]
     Elf(String),
-    /// The code is for another architecture.
+    /// The code is neither for x86-64 nor for little-endian AArch64.
     #[error("code of {0} cannot be decoded (only x86-64 and little-endian AArch64 can)")]
     Machine(String),
-    /// A part is larger than in any real program.
+    /// A part of the input, which `what` names, exceeds its limit.
     #[error("the {what} has {size} {unit}, more than can be read")]
     TooLarge {
         /// The part: `file`, `function`, …
@@ -20,7 +20,7 @@ pub enum CodeError {
         /// The unit of the size: `bytes`, `instructions`, …
         unit: &'static str,
     },
-    /// No code uses the descriptor.
+    /// No function with hooks of the wanted module was found.
     #[error("no instrumented function was found in the code")]
     NoFunction,
 }

@@ -1,8 +1,11 @@
-//! Finds the hooks of each id in the machine code of a function.
+//! Finds the hooks (the code that instrumentation added) of each id (a loop or function) in the
+//! machine code of a function.
 //!
-//! A hook counts in the entry `table + id × 128`, where the table is what the descriptor's `enter`
-//! returned. So this module follows this value ([`crate::values`]) to the accesses to entries,
-//! whose offsets give the id and the field. The code needs no symbols or other additions for this.
+//! Each thread has a table in which hooks count: the entry of an id is at `table + id × 128`. Hooks
+//! get the table's address from the function `enter`, to which the module's descriptor points. So
+//! the search follows the table's address through registers and stack slots ([`crate::values`]).
+//! The offset of an access from that address gives the id and the field of the entry. For this, the
+//! file needs neither symbols nor debug information.
 //!
 //! ```text
 //!   begin: the block that adds to `hits`      end: the block that adds to `ended`
@@ -23,9 +26,9 @@ const ENTRY: i64 = size_of::<Entry>() as i64;
 /// The hooks of an id in one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
-    /// Where hits begin.
+    /// The blocks in which hits (runs of the loop or function) begin.
     pub begins: BTreeSet<usize>,
-    /// Where hits end.
+    /// The blocks in which hits end.
     pub ends: BTreeSet<usize>,
     /// The blocks with hooks of this id.
     pub blocks: BTreeSet<usize>,
@@ -70,8 +73,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
                 let field = at.wrapping_sub(world.descriptor);
                 if field < size_of::<Module>() as u64 {
                     is_hook[index] = true;
-                    // The request for the table is at the start of the function, where not all
-                    // instructions belong to a hook.
+                    // A read of `enter` does not make the whole block a hook: the block is at the
+                    // function's start, and also contains the function's own instructions.
                     if field != enter_field {
                         hook_blocks.insert(block);
                     }
@@ -109,7 +112,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
             _ => {}
         }
     });
-    // Without a begin, the function is not instrumented, and reads the clock for its own purposes.
+    // A function in which no hit begins is not instrumented: if it reads the clock, that is for its
+    // own purposes.
     if gates.values().all(|gates| gates.begins.is_empty()) {
         return Hooks { gates: BTreeMap::new(), is_hook: vec![false; code.insns.len()] };
     }
@@ -123,7 +127,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
     Hooks { gates, is_hook }
 }
 
-/// Marks the branch at the end of `block`, which leads to a hook, and the comparison before it.
+/// Marks two instructions at the end of `block` as parts of a hook: the branch that leads to the
+/// hook, and the comparison before the branch.
 fn branch_to_hook(code: &Code, block: usize, is_hook: &mut [bool]) {
     let insns = code.of(block);
     let first = code.blocks[block].first;

@@ -1,9 +1,9 @@
-//! The control-flow graph of a function in machine code, from the instructions that its first
-//! instruction can reach.
+//! The control-flow graph of a function in machine code, of the instructions that control can reach
+//! from the function's start.
 //!
-//! A call is assumed to return, and a jump to the beginning of another function leaves this one. A
-//! jump through a table is followed if the table is found. Otherwise the jump counts as unknown,
-//! and code that only this jump reaches is missing.
+//! A call is assumed to return, unless the function ends with it. A jump to the beginning of
+//! another function leaves this one. A jump through a table is followed if the table is found.
+//! Otherwise the jump counts as unknown, and code that only this jump reaches is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,36 +19,40 @@ use crate::{arm, x86};
 
 /// The largest number of instructions of one function.
 const MOST_INSNS: usize = 1 << 18;
-/// The largest number of remembered stack slots, over all blocks of a function.
+/// The largest number of stack slots whose values are remembered, added up over all blocks of a
+/// function.
 const MOST_SLOTS: usize = 1 << 22;
 /// The largest number of entries of a jump table.
 const MOST_JUMPS: u64 = 4096;
-/// A function is read at most this often. It is read again after jump tables were found.
+/// A function is read at most this often. Its code is read again whenever new jump tables were
+/// found.
 const MOST_ROUNDS: usize = 8;
 
 /// A basic block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// The first instruction.
+    /// The index of the first instruction.
     pub first: usize,
-    /// After the last instruction.
+    /// The index after that of the last instruction.
     pub end: usize,
 }
 
 /// A function in machine code.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// Sorted by address.
+    /// The instructions, sorted by address.
     pub insns: Vec<Insn>,
-    /// Sorted by address.
+    /// The basic blocks, sorted by address.
     pub blocks: Vec<Block>,
-    /// Node 0 comes before the entry block: block `i` is node `i + 1`.
+    /// The blocks and their successors. Node 0 is an additional node before the entry block, so
+    /// block `i` is node `i + 1`.
     pub graph: Graph,
     /// The same graph with reversed edges.
     pub reversed: Graph,
     pub dominators: Dominators,
     pub loops: Loops,
-    /// The values at the start of each block; `None` if control does not reach it.
+    /// The values of registers and stack slots at the start of each block; `None` if control does
+    /// not reach the block.
     pub states: Vec<Option<State>>,
     /// The number of jumps whose targets are not known.
     pub unknown_jumps: usize,
@@ -191,8 +195,8 @@ impl Code {
         let mut work = vec![self.entry];
         let mut slots = 0;
         let mut queued = vec![false; self.blocks.len()];
-        // The number of interpreted instructions is limited. A value can change several times, but
-        // real functions need a few visits of each block.
+        // The number of interpreted instructions is limited, because a block is interpreted again
+        // after each change of a value. Real functions need a few visits of each block.
         let mut budget = 64 * self.insns.len() + (1 << 16);
         while let Some(block) = work.pop() {
             queued[block] = false;
@@ -232,7 +236,8 @@ impl Code {
         Ok(())
     }
 
-    /// Calls `each` with each reached instruction, and the values before it.
+    /// Calls `each` for each instruction that control reaches, with its block, its index, the
+    /// instruction, and the values before it.
     pub fn walk(&self, world: &World, mut each: impl FnMut(usize, usize, &Insn, &State)) {
         for (block, state) in self.states.iter().enumerate() {
             let Some(mut state) = state.clone() else { continue };
@@ -243,7 +248,7 @@ impl Code {
         }
     }
 
-    /// Finds the targets of jumps through tables that were not known yet.
+    /// Finds the targets of jumps through tables, unless these targets are known already.
     fn jumps(
         &mut self,
         image: &Image,
@@ -265,7 +270,8 @@ impl Code {
                     return;
                 }
             };
-            // The table ends at the first entry that leads out of the function.
+            // The table is assumed to end at the first entry that leads out of the function, so the
+            // function's size must be known.
             let Some((start, end)) = own.filter(|(start, end)| end > start) else {
                 unknown += 1;
                 return;
@@ -290,12 +296,14 @@ impl Code {
     }
 }
 
-/// Whether a jump leaves the function, because another one begins there.
+/// Returns whether a jump to the address `to` leaves the function, because another function begins
+/// there.
 fn leaves(to: u64, own: Option<(u64, u64)>, image: &Image) -> bool {
     match own {
         Some((start, end)) if (start..end).contains(&to) => false,
         Some((start, _)) => {
-            // Rarely executed parts of a function have their own symbols.
+            // Rarely executed parts of a function have their own symbols with `.cold` in the name,
+            // but a jump to them stays in the function.
             let is_part = image.function_at(to).is_some_and(|f| f.name.contains(".cold"));
             to != start && image.is_entry(to) && !is_part
         }
@@ -311,7 +319,7 @@ fn targets(insn: &Insn, tables: &BTreeMap<u64, Vec<u64>>) -> Vec<u64> {
     }
 }
 
-/// Returns the instructions that `start` reaches, by address.
+/// Returns the instructions that control can reach from `start`, sorted by address.
 fn reach(
     image: &Image,
     start: u64,

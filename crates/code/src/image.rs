@@ -1,7 +1,8 @@
 //! Machine code and data by address, from a file or copied out of a process.
 //!
-//! Anybody may have made the file or the process. So an image copies at most twice a file's bytes,
-//! or [`MOST_BYTES`] of a process, and looks up addresses before it uses them.
+//! The input is not trusted, because anybody may have made the file or the process. So an image
+//! copies at most twice as many bytes as a file has, or [`MOST_BYTES`] from a process. It reads at
+//! an address only after it has found the segment that contains the address.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,12 +21,13 @@ mod links;
 
 use links::Outside;
 
-/// Larger files are not read.
+/// The largest number of bytes of a file that is read, or of the memory that is copied from a
+/// process.
 pub const MOST_BYTES: u64 = 1 << 30;
 /// The largest number of symbols, and of entries of unwind tables.
 const MOST_NAMES: usize = 1 << 22;
-/// The bytes of symbol names that are read, for each byte of the file. Without this limit, many
-/// symbols could share one name that is as long as the file.
+/// At most this many bytes of symbol names are read for each byte of the file. Without this limit,
+/// many symbols could share one name that is as long as the file.
 const NAMES_PER_BYTE: u64 = 8;
 /// A file may have one relocation for this many of its bytes. Without this limit, many sections
 /// could refer to the same relocations.
@@ -60,33 +62,34 @@ impl Segment {
 pub struct Function {
     /// The first address.
     pub start: u64,
-    /// The address after it; `start` if the size is not known.
+    /// The address after the function; `start` if the size is not known.
     pub end: u64,
-    /// Empty without symbols.
+    /// The name; empty if no symbol names the function.
     pub name: String,
 }
 
-/// Code and data by address: those of the ELF file, or of the process for code without a file.
+/// Code and data by address, from an ELF file, or, for code that is in no file, from a process.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub machine: Machine,
     /// The build id, if there is one.
     pub build_id: Option<Vec<u8>>,
-    /// Sorted by address, one for each start.
+    /// The functions, sorted by address. Each has a different start.
     pub functions: Vec<Function>,
     segments: Vec<Segment>,
-    /// Begin and end of addresses, with the index of their segment, in ascending order. Of
-    /// overlapping segments, the first one is used.
+    /// The ranges of addresses that segments contain, in ascending order: begin, end, and index of
+    /// the segment. Of overlapping segments, the first one is used.
     places: Vec<(u64, u64, usize)>,
-    /// Bytes of the segments.
+    /// The number of bytes of all segments.
     total: u64,
     /// The largest allowed `total`.
     most: u64,
-    /// Bytes of the file.
+    /// The number of bytes of the file.
     file: u64,
-    /// The functions in slots, by the addresses of the slots.
+    /// For the address of a slot (such as an entry of the GOT): the address of the function to
+    /// which the slot points.
     slots: BTreeMap<u64, u64>,
-    /// Bytes of symbol names that may still be read.
+    /// The number of bytes of symbol names that may still be read.
     names_left: u64,
 }
 
@@ -154,8 +157,8 @@ impl Image {
         Ok(image)
     }
 
-    /// Makes an image of pieces of a process. If a piece begins with an ELF header, the program
-    /// headers say where the code and the unwind table are.
+    /// Makes an image of pieces of a process's memory. If a piece begins with an ELF header, the
+    /// program headers say where the code and the unwind table are.
     pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
         let mut image = Self {
             machine,
@@ -209,8 +212,8 @@ impl Image {
         Ok(())
     }
 
-    /// Fills `places`: code is looked up for each instruction, and there may be thousands of
-    /// segments.
+    /// Fills `places`, which makes lookups fast: code is looked up for each instruction, and there
+    /// may be thousands of segments.
     fn index(&mut self) {
         let mut places: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -237,8 +240,9 @@ impl Image {
         self.segments.get(*number).filter(|_| address < *end)
     }
 
-    /// Returns the address of the unwind table, from `.eh_frame_hdr` at `header`. Four of its bytes
-    /// are the distance from themselves to the table, in the form that linkers write.
+    /// Returns the address of the unwind table, from `.eh_frame_hdr` at `header`. In the form that
+    /// linkers write, which is the only one read here, bytes 4 to 7 of this section contain the
+    /// distance from byte 4 to the table.
     fn eh_frame(&self, header: u64) -> Option<u64> {
         const PC_RELATIVE_4: u8 = 0x1b;
         let bytes: &[u8; 8] = self.bytes(header)?.first_chunk()?;
@@ -246,7 +250,8 @@ impl Image {
         header.checked_add(4)?.checked_add_signed(i32::from_le_bytes([a, b, c, d]).into())
     }
 
-    /// Assigns addresses to an object file's sections, and applies the relocations of code.
+    /// Assigns addresses to the sections of an object file that contain code or data, and applies
+    /// their relocations. Returns index and address of each of these sections.
     fn lay_out(&mut self, file: &ElfFile64<'_>) -> Result<Vec<(usize, u64)>, CodeError> {
         let mut places = Vec::new();
         let mut next = 0_u64;
@@ -330,8 +335,8 @@ impl Image {
         let bases = BaseAddresses::default().set_eh_frame(address);
         let mut entries = section.entries(&bases);
         let mut count = 0;
-        // Many functions may share one common entry, which can be as long as the table, so it is
-        // parsed once.
+        // Many functions may share one common entry (CIE), which can be as long as the table. So a
+        // common entry is parsed only once for all its functions.
         let mut shared: HashMap<usize, CommonInformationEntry<_>> = HashMap::new();
         while let Ok(Some(entry)) = entries.next() {
             count += 1;
@@ -375,7 +380,7 @@ impl Image {
         (address < found.end || address == found.start).then_some(found)
     }
 
-    /// Whether a function begins here.
+    /// Returns whether a function begins at this address.
     pub fn is_entry(&self, address: u64) -> bool {
         self.functions.binary_search_by_key(&address, |f| f.start).is_ok()
     }
@@ -391,7 +396,7 @@ impl Image {
         if self.is_code(address) { self.bytes(address) } else { None }
     }
 
-    /// Whether there may be code at an address.
+    /// Returns whether there may be code at an address.
     pub fn is_code(&self, address: u64) -> bool {
         self.segment_at(address).is_some_and(|segment| segment.executable)
     }
@@ -402,7 +407,7 @@ impl Image {
         code.map(|s| (s.address, s.bytes.as_slice()))
     }
 
-    /// Returns the descriptors of the module with this identity.
+    /// Returns the addresses of the descriptors of the module with this identity.
     pub fn descriptors(&self, identity: &[u8; 16]) -> Vec<u64> {
         let mut found = Vec::new();
         for segment in &self.segments {
@@ -443,7 +448,7 @@ impl Image {
     }
 }
 
-/// A descriptor in an image.
+/// The descriptor of an instrumented module in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
     /// The descriptor's address.
@@ -452,7 +457,7 @@ pub struct Described {
     pub identity: [u8; 16],
     /// How many ids the module has.
     pub ids: u32,
-    /// The mode, as a number.
+    /// The mode in which the module records hits, as a number.
     pub mode: u32,
 }
 
@@ -466,7 +471,7 @@ struct Header {
     address: u64,
 }
 
-/// Returns the program headers of a copied ELF header.
+/// Returns the program headers to which the ELF header at the start of `bytes` refers.
 fn program_headers(bytes: &[u8]) -> Vec<Header> {
     let long = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let count = bytes.get(56..58).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
@@ -479,7 +484,7 @@ fn program_headers(bytes: &[u8]) -> Vec<Header> {
     (0..usize::from(count.min(64))).map_while(header).collect()
 }
 
-/// Applies a relocation of an object file, if code uses its kind.
+/// Applies a relocation of an object file, if its kind is one of those below.
 fn relocate(
     machine: Machine,
     bytes: &mut [u8],
@@ -529,7 +534,8 @@ fn relocate(
     *four = new.to_le_bytes();
 }
 
-/// Writes the low 12 bits of an address into an immediate.
+/// Writes the low 12 bits of an address, divided by 2 to the power of `scale`, into an
+/// instruction's immediate.
 fn low12(old: u32, target: u64, scale: u32) -> u32 {
     (old & !(0xfff << 10)) | ((target as u32 & 0xfff) >> scale) << 10
 }

@@ -15,11 +15,11 @@ pub struct Insn {
     pub flow: Flow,
     /// The effect on general registers and the stack.
     pub op: Op,
-    /// The general registers that are written, as bits.
+    /// The general registers that are written: bit N for register N.
     pub writes: u32,
     /// The memory operand.
     pub memory: Option<Memory>,
-    /// What the instruction counts as.
+    /// The classes to which the instruction belongs.
     pub class: Class,
 }
 
@@ -43,13 +43,14 @@ pub enum Flow {
     JumpTo(Option<Register>),
     /// This address is called.
     Call(u64),
-    /// The address in a register, or, for `None`, in the memory operand is called.
+    /// Calls the address in a register or, for `None`, in the memory operand.
     CallTo(Option<Register>),
     /// The caller after a return, or nowhere after a trap or an invalid instruction.
     End,
 }
 
-/// An effect that is simple enough to be followed.
+/// An effect on general registers and the stack, if it is simple enough for [`crate::values`] to
+/// follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Not followed: the registers in `writes` become unknown.
@@ -58,7 +59,8 @@ pub enum Op {
     Move(Register, Register),
     /// Sets a register to a number.
     Set(Register, u64),
-    /// Sets the 16 bits from this bit on, and keeps the others.
+    /// Sets 16 bits of a register to the number in the second field, and keeps the other bits. The
+    /// third field is the index of the lowest of these bits.
     Insert(Register, u16, u8),
     /// `to = from + number`.
     Add(Register, Register, i64),
@@ -71,8 +73,8 @@ pub enum Op {
     Load(Register, u8, bool),
     /// Loads two 64-bit registers.
     LoadPair(Register, Register),
-    /// Stores a 64-bit register. For `None`, unknown bytes are stored, and the second field is
-    /// their number.
+    /// Stores a 64-bit register, or, for `None`, unknown bytes. The second field is the number of
+    /// stored bytes.
     Store(Option<Register>, u16),
     /// Stores a 64-bit number.
     StoreNumber(u64),
@@ -80,23 +82,24 @@ pub enum Op {
     StorePair(Option<Register>, Option<Register>),
     /// Decreases the stack pointer by 8 and stores a register, or, for `None`, an unknown value.
     Push(Option<Register>),
-    /// Loads a register (`None`: not followed), and increases the stack pointer by 8.
+    /// Loads a register, or, for `None`, another operand that is not followed. Increases the stack
+    /// pointer by 8.
     Pop(Option<Register>),
-    /// Reads the hooks' clock.
+    /// Reads the clock that hooks use.
     Clock,
 }
 
 /// A memory operand at `base + index * scale + displacement`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// `None` if no register is added, because the displacement is an address.
+    /// The base register; `None` if there is none, because the displacement is itself an address.
     pub base: Option<Register>,
-    /// The register and its factor.
+    /// The index register and its scale.
     pub index: Option<(Register, u8)>,
     /// The number that is added.
     pub displacement: i64,
-    /// Whether the address cannot be computed here, because it depends on a thread-local segment or
-    /// on a vector.
+    /// Whether the address cannot be computed here: for example, it depends on a thread-local
+    /// segment, on a vector, or on a 32-bit register.
     pub strange: bool,
     /// Whether the instruction reads the memory.
     pub read: bool,

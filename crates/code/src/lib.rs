@@ -1,6 +1,6 @@
 //! Finds and describes the machine code of instrumented functions and loops, in an ELF file or in
-//! code that was copied out of a process. For each id, the result is a region: ranges of addresses
-//! with facts about their code.
+//! code that was copied out of a process. For each of these functions and loops, which have ids,
+//! the result is a region: ranges of addresses with facts about their code.
 //!
 //! ```text
 //!  bytes ─► image ─► graph ─► values ─► gates ─► region
@@ -15,7 +15,7 @@
 //! | [`x86`], [`arm`] | the decoders |
 //! | [`graph`] | the blocks and loops of a function |
 //! | [`values`] | the values of registers and stack slots |
-//! | [`gates`] | where hits of each id start and end |
+//! | [`gates`] | where hits (runs of a loop or function) of each id start and end |
 //! | [`callees`] | which functions calls reach |
 //! | [`region`] | the code of each id |
 //! | [`words`] | describes a loop in words |

@@ -1,10 +1,11 @@
-//! Finds the code of each id: what control reaches from the start of its hits without passing their
-//! end.
+//! Finds the code of each id, which stands for a loop or function. It is the code that control
+//! reaches from the start of a hit (a run of the loop or function) without passing the end of the
+//! hit.
 //!
 //! A region is a list of ranges, because compilers move rarely executed code elsewhere. Its machine
-//! loops are the natural loops whose headers it contains. A loop that the compiler did not
-//! transform has one machine loop, besides those of the loops inside. If the compiler made a
-//! vectorised body and a remainder, the loop has two.
+//! loops are the natural loops whose headers it contains. If the compiler did not transform a loop,
+//! its region has one machine loop for it, besides those of the loops inside. If the compiler made
+//! a vectorised body and a remainder from a loop, the region has two machine loops for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +19,14 @@ use crate::image::{Image, Machine};
 use crate::insn::{Class, Insn};
 use crate::values::World;
 
-/// The largest number of a module's functions.
+/// At most this many functions of a module are read.
 const MOST_FUNCTIONS: usize = 1 << 16;
-/// The largest number of instructions, over a module's functions.
+/// At most this many instructions of a module are read.
 const MOST_INSNS: usize = 1 << 22;
-/// The largest product of a function's ids, loops and blocks.
+/// A function is left out if the product of its numbers of ids, loops and blocks is larger than
+/// this.
 const MOST_WORK: usize = 1 << 30;
-/// Ids below this number may be listed as missing.
+/// Only ids below this number are listed as missing.
 const MOST_IDS: u32 = 1 << 20;
 
 /// The module whose code is wanted.
@@ -34,7 +36,7 @@ pub struct Wanted {
     pub descriptor: u64,
     /// How many ids the module has.
     pub ids: u32,
-    /// How the module counts.
+    /// The mode in which the module records hits.
     pub mode: Mode,
 }
 
@@ -43,31 +45,31 @@ pub struct Wanted {
 pub struct Range {
     /// The first address.
     pub start: u64,
-    /// The address after it.
+    /// The address after the range.
     pub end: u64,
 }
 
 /// Numbers of instructions by class. An instruction may be in several classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All but those of hooks.
+    /// All instructions, except those of hooks.
     pub instructions: u64,
-    /// Those of hooks, which no other number includes.
+    /// The instructions of hooks, which no other number includes.
     pub hooks: u64,
-    /// Those that read memory operands.
+    /// The instructions that read memory operands.
     pub loads: u64,
-    /// Those that write memory operands.
+    /// The instructions that write memory operands.
     pub stores: u64,
     /// Jumps.
     pub branches: u64,
     pub calls: u64,
     /// Scalar floating-point operations.
     pub scalar: u64,
-    /// Those with vectors of 64, 128, 256 and 512 bits.
+    /// The instructions with vectors of 64, 128, 256 and 512 bits.
     pub vectors: [u64; 4],
-    /// Those with vectors whose width the processor decides.
+    /// The instructions with vectors whose width the processor decides.
     pub scalable: u64,
-    /// Those in none of these classes.
+    /// The instructions in none of these classes.
     pub other: u64,
     /// The bytes that the loads read, if each load runs once.
     pub bytes_loaded: u64,
@@ -124,11 +126,11 @@ pub struct MachineLoop {
     pub header: u64,
     /// The number of machine loops of the same region around this one.
     pub depth: u32,
-    /// Whether there is no machine loop inside.
+    /// Whether this loop contains no other machine loop.
     pub innermost: bool,
-    /// Including loops inside.
+    /// The numbers of instructions, including those of the loops inside.
     pub counts: Counts,
-    /// By address.
+    /// The ranges, by address.
     pub ranges: Vec<Range>,
     /// Whether an iteration executes each of the loop's instructions once, except those of hooks.
     pub straight: bool,
@@ -147,23 +149,23 @@ pub enum Missing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     pub id: u32,
-    /// By address.
+    /// The ranges, by address.
     pub ranges: Vec<Range>,
-    /// Where hits begin: one address for each copy of the loop.
+    /// Where hits begin: one address for each copy of the loop or function.
     pub begins: Vec<u64>,
-    /// The first address of the function that contains the code. If several do, it is that of the
-    /// first one.
+    /// The first address of the function that contains the code. If several functions contain code
+    /// of this id, it is the lowest of their first addresses.
     pub function: u64,
     /// That function's name; empty without symbols.
     pub name: String,
     /// Outer loops come before inner ones.
     pub loops: Vec<MachineLoop>,
-    /// Of the whole region.
+    /// The numbers of instructions of the whole region.
     pub counts: Counts,
     /// The instructions of hooks.
     pub hooks: BTreeSet<u64>,
-    /// Jumps in the region's functions whose targets are not known. Code that only such a jump
-    /// reaches is missing.
+    /// The number of jumps with unknown targets in the functions that contain the code. Code that
+    /// only such a jump reaches is missing.
     pub unknown_jumps: usize,
 }
 
@@ -178,7 +180,8 @@ pub struct Regions {
     pub failed: Vec<(u64, CodeError)>,
     /// The first address of each called function, by the address of the call.
     pub callees: BTreeMap<u64, u64>,
-    /// The bits of the widest vectors; 0 for none.
+    /// The number of bits of the widest vectors in the found code; 0 if it has none with a fixed
+    /// width.
     pub widest: u32,
 }
 
@@ -210,8 +213,9 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
             all.failed.push((start, CodeError::TooLarge { what, size, unit: "instructions" }));
             break;
         }
-        // If the function's start is not known, its code was read from the instruction that reads
-        // the descriptor's `enter`.
+        // If the function's start is not known, its code was read from an instruction that reads
+        // the descriptor's `enter`. Other instructions of this code that read `enter` are not
+        // starts of further functions.
         if image.function_at(start).is_none() {
             seen.extend(code.insns.iter().map(|insn| insn.at));
         }
@@ -248,7 +252,8 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
     Ok(all)
 }
 
-/// Returns the bits of the widest vectors; 0 for none.
+/// Returns the number of bits of the widest vectors in `regions`; 0 if there are none with a fixed
+/// width.
 fn widest<'a>(regions: impl Iterator<Item = &'a Region>) -> u32 {
     let all = regions
         .map(|region| region.counts.vectors)
@@ -257,12 +262,13 @@ fn widest<'a>(regions: impl Iterator<Item = &'a Region>) -> u32 {
     widths.filter(|(_, count)| *count > 0).map(|(bits, _)| bits).max().unwrap_or(0)
 }
 
-/// Returns the functions whose code refers to the descriptor.
+/// Returns the first addresses of the functions whose code refers to the descriptor.
 fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let bytes = size_of::<abi::loops::Module>() as u64;
     let is_field = |address: u64| address.wrapping_sub(descriptor) < bytes;
-    // Otherwise the code is read from the instruction that reads `enter`.
+    // If no function is known at an address, its code is later read from the instruction that reads
+    // `enter`.
     let mut take = |place: u64, insn: u64, asks: bool| match image.function_at(place) {
         Some(function) => drop(found.insert(function.start)),
         None if asks => drop(found.insert(insn)),
@@ -275,8 +281,8 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
                 for (at, four) in code.windows(4).enumerate() {
                     let value = i32::from_le_bytes(four.try_into().unwrap_or_default());
                     let place = address.wrapping_add(at as u64);
-                    // A relative address counts from the end of the instruction. An immediate may
-                    // stand between it and that end.
+                    // A relative address counts from the end of the instruction. An immediate
+                    // operand may be between the relative address and the end of the instruction.
                     let relative = place.wrapping_add(4).wrapping_add_signed(value.into());
                     let hit = [0, 1, 4].iter().any(|after| is_field(relative.wrapping_add(*after)));
                     if hit || is_field(value as u32 as u64) {
@@ -315,8 +321,8 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     found
 }
 
-/// Returns an id's code in one function. There is none if no hit begins there, or if the end of the
-/// hits cannot be found.
+/// Returns an id's code in one function. Returns `None` if no hit begins in the function, or if the
+/// end of the hits cannot be found although control returns to their begin.
 fn region(
     code: &Code,
     hooks: &Hooks,
@@ -388,7 +394,7 @@ fn decisions(code: &Code, gates: &Gates) -> BTreeSet<usize> {
     let mut seen: BTreeSet<usize> = work.iter().copied().collect();
     while let Some(block) = work.pop() {
         for before in code.before(block).filter(|before| !gates.begins.contains(before)) {
-            // A block with one successor only leads to the end.
+            // A block with one successor decides nothing: it just leads to the end.
             if code.after(before).nth(1).is_some() {
                 found.insert(before);
             } else if seen.insert(before) {
@@ -410,7 +416,8 @@ fn machine_loops(
     for (l, of) in code.loops.all.iter().enumerate() {
         let l = l as u32;
         let header = of.header as usize - 1;
-        // Loops around the region are left out. Their headers can be inside if no end was found.
+        // Loops around the region are left out. The header of such a loop can be inside of the
+        // region if no end of hits was found.
         let around = gates.begins.iter().any(|begin| code.loops.contains(l, node(*begin)));
         if !inside.contains(&header) || around {
             continue;

@@ -1,9 +1,9 @@
-//! Follows the values that hooks use in general registers and stack slots: the address of the
-//! thread's table, constants, addresses on the stack, and pointers of the descriptor. Also follows
-//! entries of jump tables for [`crate::graph`].
+//! Follows those values in general registers and stack slots that hooks use: the address of the
+//! thread's table, constants, addresses on the stack, and function pointers of the module's
+//! descriptor. Also follows entries of jump tables for [`crate::graph`].
 //!
 //! A store to an unknown address is assumed not to change the slots in which the compiler keeps
-//! values, because the program's source has no names for them.
+//! such values. The program's source has no variables there, so it has no pointers to these slots.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::image::Machine;
 use crate::insn::{Flow, Insn, Memory, Op, Register};
 
 const ENTRY: i64 = size_of::<Entry>() as i64;
-/// The entry's field that points to the statistics of single hits.
+/// The offset of the entry's field that points to the statistics of single hits.
 const TRIPS: i64 = std::mem::offset_of!(Entry, trips) as i64;
 
 /// The value of a register or slot.
@@ -39,11 +39,11 @@ pub enum Value {
     Counters,
     /// The 64 bits at this address of the image.
     InMemory(u64),
-    /// A 32-bit entry of a jump table.
+    /// A 32-bit entry of the jump table at this address.
     JumpOffset(u64),
-    /// A 32-bit entry of a jump table, plus the table's address.
+    /// A 32-bit entry of the jump table at this address, plus this address.
     JumpTarget(u64),
-    /// A 64-bit entry of a table of addresses.
+    /// A 64-bit entry of the table of jump targets at this address.
     JumpAddress(u64),
 }
 
@@ -52,8 +52,9 @@ impl Value {
     fn join(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,
-            // A pointer that is null on one path was tested there, or is tested later. Without a
-            // runtime, `enter` is null, and the compiler may use this null as the table's address.
+            // Null on one path is ignored, because the pointer was tested there, or is tested
+            // later. Without a runtime, `enter` is null, and the compiler may use this null as the
+            // table's address.
             (Self::Number(0), known @ (Self::Table(0) | Self::Enter | Self::Counters))
             | (known @ (Self::Table(0) | Self::Enter | Self::Counters), Self::Number(0)) => known,
             (Self::Enter, Self::Table(0)) | (Self::Table(0), Self::Enter) => Self::Table(0),
@@ -93,7 +94,7 @@ impl Value {
     }
 }
 
-/// The largest number of remembered slots.
+/// The largest number of stack slots whose values are remembered at one point of a function.
 const MOST_SLOTS: usize = 512;
 
 /// The values at one point of a function.
@@ -126,13 +127,13 @@ impl World {
 
     fn clobbered(&self) -> u32 {
         match self.machine {
-            // rax, rcx, rdx, rsi, rdi, and r8 to r11
+            // A call may change rax, rcx, rdx, rsi, rdi, and r8 to r11.
             Machine::X86 => 0b1111_1100_0111,
             Machine::Arm => 0x4007_ffff,
         }
     }
 
-    /// The registers of the first three arguments.
+    /// Returns the registers of the first three arguments.
     pub fn arguments(&self) -> [Register; 3] {
         match self.machine {
             Machine::X86 => [7, 6, 2],
@@ -153,12 +154,12 @@ impl World {
 }
 
 impl State {
-    /// The values at a function's entry.
+    /// Returns the values at a function's entry.
     pub fn entry(world: &World) -> Self {
         let mut registers = [Value::Any; 32];
         registers[usize::from(world.stack())] = Value::Stack(0);
-        // Without symbols, the code is read from a point where the frame exists already. So the
-        // slots that are addressed through the frame pointer get offsets in a separate range.
+        // Without symbols, the code is read from a point where the stack frame exists already. So
+        // the slots that are addressed through the frame pointer get offsets in a separate range.
         let frame = match world.machine {
             Machine::X86 => 5,
             Machine::Arm => 29,
@@ -167,7 +168,7 @@ impl State {
         Self { registers, slots: BTreeMap::new() }
     }
 
-    /// How many slots are remembered.
+    /// Returns how many slots are remembered.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -180,8 +181,8 @@ impl State {
         self.registers[usize::from(register) & 31] = value;
     }
 
-    /// Returns the address of a memory operand. An unknown index is left out if the base is in the
-    /// statistics of single hits.
+    /// Returns the address of a memory operand. An unknown index is left out if the base register
+    /// points into the statistics of single hits.
     pub fn address(&self, memory: &Memory) -> Value {
         if memory.strange {
             return Value::Any;
@@ -195,7 +196,8 @@ impl State {
         match memory.index.map(|(register, scale)| (self.of(register), scale)) {
             None => start,
             Some((Value::Number(n), scale)) => start.plus((n as i64).wrapping_mul(scale.into())),
-            // Base and index can be exchanged.
+            // The index register may contain the address in the table or in the statistics, and the
+            // base register the offset.
             Some((Value::Table(n), 1)) => start.sum(Value::Number(0)).sum_table(n),
             Some((trips @ Value::Trips(_), 1)) => trips,
             Some(_) if matches!(start, Value::Trips(_)) => start,
@@ -203,7 +205,8 @@ impl State {
         }
     }
 
-    /// Returns the jump table from which a memory operand takes an unknown entry.
+    /// Returns the address of the jump table from which a memory operand with an unknown index
+    /// reads.
     fn picked(&self, memory: &Memory) -> Option<u64> {
         let (index, _) = memory.index?;
         if memory.strange || matches!(self.of(index), Value::Number(_)) {
@@ -215,7 +218,7 @@ impl State {
         }
     }
 
-    /// Joins the values of another path. Returns whether anything changed.
+    /// Joins these values with those of another path, and returns whether a value has changed.
     pub fn join(&mut self, other: &Self) -> bool {
         let mut changed = false;
         for (own, theirs) in self.registers.iter_mut().zip(&other.registers) {
@@ -377,7 +380,8 @@ impl State {
 }
 
 impl Value {
-    /// Returns the address at offset `n` in the table, plus this number, if it is known.
+    /// Returns the address in the thread's table at the offset `n` plus `self`; `Any` if `self` is
+    /// not a known number.
     fn sum_table(self, n: i64) -> Self {
         match self {
             Self::Number(number) => Self::Table(n.wrapping_add(number as i64)),

@@ -12,13 +12,14 @@ use crate::region::{MachineLoop, Region, Regions};
 use crate::x86::{self, Arithmetic, Detail};
 
 const STACK: Register = 4;
-/// The largest number of a loop's instructions.
+/// At most this many instructions of a loop are looked at.
 const MOST: usize = 4096;
-/// Longer names are left out.
+/// Names of functions with more bytes than this are left out.
 const LONGEST_NAME: usize = 60;
 
 /// Describes an id's code in one line, if the machine is x86-64 and the code was found and has a
-/// loop. Its vectors are compared with vectors of `widest` bits, usually [`Regions::widest`].
+/// loop. The code's vectors are compared with vectors of `widest` bits, usually
+/// [`Regions::widest`].
 pub fn words(image: &Image, regions: &Regions, id: u32, widest: u32) -> Option<String> {
     if image.machine != Machine::X86 {
         return None;
@@ -43,7 +44,7 @@ enum Stride {
     Bytes(i64),
     /// By the value of a register.
     Register,
-    /// By a number that the loop computes from loaded values.
+    /// An instruction that reads memory sets or changes a register of the address.
     Loaded,
     /// In a way that is not followed.
     Unknown,
@@ -53,20 +54,21 @@ enum Stride {
 #[derive(Debug, Default)]
 struct Group {
     count: u64,
-    /// Of all operands together.
+    /// The bytes of all operands together.
     bytes: u64,
-    /// Of the largest operand.
+    /// The bytes of the largest operand.
     each: u64,
 }
 
-/// The dependent instructions from a register's value at the start of an iteration to its value at
-/// the end.
+/// The arithmetic through which a register's value at the end of an iteration depends on its value
+/// at the start.
 #[derive(Clone, Debug, Default)]
 struct Chain {
     kinds: BTreeSet<Arithmetic>,
     /// The number of arithmetic instructions that wait for one another.
     length: u32,
-    /// How many numbers an instruction computes side by side.
+    /// How many numbers each of these instructions computes side by side; `None` if its name does
+    /// not show it.
     lanes: BTreeSet<Option<u32>>,
 }
 
@@ -77,7 +79,7 @@ struct Facts {
     arithmetic: BTreeMap<u32, u64>,
     /// The number of arithmetic instructions in general registers, without those that only count.
     integer: u64,
-    /// From iteration to iteration.
+    /// The chains from iteration to iteration.
     chains: Vec<Chain>,
     loads: BTreeMap<(Stride, Place), Group>,
     stores: BTreeMap<(Stride, Place), Group>,
@@ -85,7 +87,8 @@ struct Facts {
     spilled: [u64; 2],
     gathers: u64,
     scatters: u64,
-    /// The number of calls by the function's name, which is empty if it is not known.
+    /// The number of calls by the name of the called function. The name is empty if it is unknown,
+    /// too long, or not plain ASCII.
     calls: BTreeMap<String, u64>,
     /// The number of calls of an address that is not known before the program runs.
     indirect: u64,
@@ -232,7 +235,7 @@ impl Facts {
     }
 }
 
-/// `1 call`, `2 calls`, …
+/// Returns a number with its noun, such as `1 call` or `2 calls`, or `None` for 0.
 fn counted(n: u64, one: &str) -> Option<String> {
     let end = if n == 1 { "" } else { "s" };
     (n > 0).then(|| format!("{n} {one}{end}"))
@@ -258,7 +261,7 @@ fn accesses(what: &str, groups: &BTreeMap<(Stride, Place), Group>) -> Vec<String
     said.into_iter().collect()
 }
 
-/// Writes a number with commas.
+/// Writes a number with a comma before each group of three digits.
 fn grouped(n: i64) -> String {
     let digits = n.unsigned_abs().to_string();
     let mut said = if n < 0 { "-".to_owned() } else { String::new() };
@@ -339,12 +342,13 @@ impl Steps {
     }
 }
 
-/// Finds the chains from iteration to iteration: for each register whose value at the end is
-/// computed by arithmetic from its value at the start, unless the register only counts.
+/// Finds the chains from iteration to iteration. A register has a chain if its value at the end of
+/// an iteration is computed by arithmetic from its value at the start, and if it does not only
+/// count.
 fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
     type Origin = BTreeMap<u8, Chain>;
-    // For each register: the registers from whose first values it was computed, and by what
-    // arithmetic.
+    // For each register: from which registers' values at the start of the iteration its value was
+    // computed, and by what arithmetic.
     let mut from: BTreeMap<u8, Origin> = BTreeMap::new();
     for (_, detail) in insns {
         let mut origin = Origin::new();

@@ -19,7 +19,7 @@ impl Default for X86 {
 }
 
 impl X86 {
-    /// Decodes the instruction at the address `at`, where `bytes` begin.
+    /// Decodes the first instruction of `bytes`, whose address is `at`.
     pub fn decode(&mut self, bytes: &[u8], at: u64) -> Option<Insn> {
         let instruction = one(bytes, at)?;
         let info = self.info.info(&instruction);
@@ -46,7 +46,7 @@ fn one(bytes: &[u8], at: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// Returns the text, as GNU's assembler writes it.
+/// Returns an instruction's text, as GNU's assembler writes it.
 pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     let instruction = one(bytes, at)?;
     let mut formatter = GasFormatter::new();
@@ -61,13 +61,13 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     Some(text)
 }
 
-/// Returns the number of a general register, or of the one that contains it.
+/// Returns the number of the general register that has this name, or that contains the named part.
 fn general(name: Name) -> Option<Register> {
     let full = name.full_register();
     full.is_gpr64().then(|| full.number() as Register)
 }
 
-/// Returns the number of a 64-bit general register.
+/// Returns the number of a general register, if `name` means all of its 64 bits.
 fn whole(name: Name) -> Option<Register> {
     if name.is_gpr64() { Some(name.number() as Register) } else { None }
 }
@@ -195,7 +195,7 @@ fn op(instruction: &Instruction) -> Op {
         (Mnemonic::Mov, (OpKind::Memory, _)) if instruction.memory_size().size() == 8 => {
             Op::StoreNumber(instruction.immediate(1))
         }
-        // A move to the low 32 bits clears the others.
+        // A move to the low 32 bits of a register clears its other bits.
         (Mnemonic::Mov, (OpKind::Register, kind)) if kind != OpKind::Register => {
             match (general(first), first.is_gpr32() || first.is_gpr64()) {
                 (Some(to), true) => {
@@ -240,7 +240,7 @@ fn op(instruction: &Instruction) -> Op {
     }
 }
 
-/// Whether an AND with this mask clears low bits only, as -16 does.
+/// Returns whether an AND with this mask clears low bits only, as -16 does.
 fn is_alignment(mask: i64) -> bool {
     mask < 0 && mask.unsigned_abs().is_power_of_two()
 }
@@ -262,7 +262,7 @@ fn lea(instruction: &Instruction) -> Op {
     }
 }
 
-/// Whether an instruction works on vectors although its name looks scalar.
+/// Returns whether an instruction works on vectors although its name looks scalar.
 fn spreads(mnemonic: Mnemonic) -> bool {
     matches!(mnemonic, Mnemonic::Vbroadcastss | Mnemonic::Vbroadcastsd)
 }
@@ -338,7 +338,7 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// Returns the words for it.
+    /// Returns the words for this kind of arithmetic.
     pub fn name(self) -> &'static str {
         match self {
             Self::MultiplyAdd => "multiply-add",
@@ -355,12 +355,12 @@ impl Arithmetic {
 /// What a description in words needs to know about an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// Moves, conversions and comparisons are not arithmetic. Nor are additions of a constant to a
-    /// general register, which only count.
+    /// Moves, conversions and comparisons are not arithmetic. Adding a constant to a general
+    /// register, or subtracting one from it, only counts, and is not arithmetic either.
     pub arithmetic: Option<Arithmetic>,
     /// The size of the vectors; 0 for scalars.
     pub bits: u32,
-    /// How many numbers are computed side by side, if the name shows it.
+    /// How many numbers the instruction computes side by side, if its name shows it.
     pub lanes: Option<u32>,
     /// The registers whose values are used, except in addresses: general registers from bit 0,
     /// vector registers from bit 16.
@@ -373,7 +373,7 @@ pub struct Detail {
     pub step: Option<i64>,
 }
 
-/// Returns the details of the instruction at `at`.
+/// Returns the details of the first instruction of `bytes`, whose address is `at`.
 pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
     let instruction = one(bytes, at)?;
     let mut factory = InstructionInfoFactory::new();
@@ -412,8 +412,8 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
             detail.writes |= 1 << register;
         }
     }
-    // The result of x ^ x does not depend on x. A conversion from an integer keeps the upper part
-    // of its first operand.
+    // The results of x ^ x and x - x do not depend on x. A conversion from an integer only keeps
+    // the upper part of its first operand. The integer does not count as read either.
     let last = instruction.op_count().saturating_sub(1);
     let is_same = last > 0
         && instruction.op_kind(last) == OpKind::Register
@@ -441,7 +441,8 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
     Some(detail)
 }
 
-/// Returns the arithmetic on vectors or scalar floating point, by the name without `v`.
+/// Returns the kind of arithmetic of an instruction on vectors or floating-point scalars, by its
+/// name without the first `v`.
 fn vector_kind(name: &str) -> Option<Arithmetic> {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
@@ -468,7 +469,8 @@ fn vector_kind(name: &str) -> Option<Arithmetic> {
     })
 }
 
-/// Returns how many numbers are in a vector, by the name without `v`.
+/// Returns how many numbers an instruction computes side by side, by its name without the first
+/// `v`; `None` if the name does not show it.
 fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     use Arithmetic::{Add, Choose, Divide, Multiply, MultiplyAdd};
     if !matches!(kind, Add | Choose | Divide | Multiply | MultiplyAdd) {
@@ -477,7 +479,7 @@ fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     if bits == 0 {
         return Some(1);
     }
-    // These add numbers of one vector to each other.
+    // Instructions whose names begin with these words add numbers of one vector to each other.
     let across = ["hadd", "hsub", "phadd", "phsub", "psad", "pmadd", "dp", "pdp"];
     let across = across.iter().any(|first| name.starts_with(first));
     let is_integer = name.starts_with('p');

@@ -1,5 +1,6 @@
-//! Tests the reader with ELF files that refer to the same bytes again and again. Without the
-//! reader's limits, one of these files of 2 MB would take a quarter of an hour, or 8 GB of memory.
+//! Tests how the crate `code` reads crafted ELF files and copied code. Most of these files refer to
+//! the same bytes again and again. Without the limits of `code`, reading such a file of 2 MB could
+//! take a quarter of an hour or 8 GB of memory.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -30,8 +31,9 @@ fn section(kind: u32, bytes: Vec<u8>) -> Section {
     Section { kind, bytes, ..Section::default() }
 }
 
-/// Makes a file. A segment is an address and a length, and has the file's first bytes. The first
-/// section is section 1, and section 2 has the names.
+/// Makes a file. Each segment is given as an address and a length, and its contents are the file's
+/// first bytes. The first of `sections` gets number 1. Section 2 must contain the names of the
+/// sections.
 fn elf(kind: u16, segments: &[(u64, u64)], sections: &[Section]) -> Vec<u8> {
     let half =
         |out: &mut Vec<u8>, words: &[u16]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
@@ -72,7 +74,8 @@ fn elf(kind: u16, segments: &[(u64, u64)], sections: &[Section]) -> Vec<u8> {
     file
 }
 
-/// Makes a table of `count` functions in section 3, whose name is at the offset `name`.
+/// Makes a symbol table of `count` functions that lie in section 3. Their common name is at the
+/// offset `name` of section 2.
 fn symbols(count: u64, name: u32) -> Section {
     let mut bytes = Vec::new();
     for number in 0..count {
@@ -87,7 +90,8 @@ fn code_section(bytes: usize) -> Section {
     Section { flags: CODE, ..section(PROGBITS, vec![0x90; bytes]) }
 }
 
-/// Many functions share a name of 1 MB, which is in UTF-8 or not.
+/// Many functions share a name of 1 MB, which is valid UTF-8 in the first case and not in the
+/// second one.
 #[test]
 fn symbols_share_one_long_name() {
     for last in [b'a', 0xff] {
@@ -144,7 +148,8 @@ fn unwind_entries_share_a_long_one() {
     assert_eq!(image.functions.len() as u64, FUNCTIONS);
 }
 
-/// Where pieces overlap, the image has the bytes of the piece that was given first.
+/// If several pieces contain an address, the image returns the bytes of the one that was given
+/// first.
 #[test]
 fn segments_are_found_in_any_order() {
     let pieces = [(0x3000, 0x100, 3), (0x1000, 0x80, 1), (0x2ff0, 0x200, 2), (0x1080, 8, 4)];
@@ -163,8 +168,9 @@ fn segments_are_found_in_any_order() {
     );
 }
 
-/// The caller of `add_outside` gives the names. The code calls a function whose address it loads
-/// from a slot, and another one by a number.
+/// Functions outside the code have the names that `add_outside` was given. The code calls a
+/// function whose address it loads from memory, and another one whose address is an immediate
+/// operand.
 #[test]
 fn callees_of_code_without_a_file_have_the_names_that_were_noted() {
     use code::callees::find;

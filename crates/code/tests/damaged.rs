@@ -1,6 +1,6 @@
-//! Tests that the readers come to an end when they read damaged object files.
-//! `COUNTERPOINT_MUTANTS` (for example 1000000) sets the number of files, and `COUNTERPOINT_SEED`
-//! the seed.
+//! Tests that reading damaged object files or tangled code comes to an end without a panic. The
+//! environment variable `COUNTERPOINT_MUTANTS` (for example 1000000) sets how many files are
+//! damaged at random, and `COUNTERPOINT_SEED` sets the seed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -31,7 +31,8 @@ fn damaged_objects_are_refused_or_read() {
         let mut bytes = objects[random.below(objects.len() as u64) as usize].clone();
         let length = bytes.len() as u64;
         match random.below(4) {
-            // Cuts the object, or changes bytes of headers, of code or anywhere.
+            // Truncates the object, or changes bytes in its ELF header, in the 4800 bytes after it,
+            // or anywhere.
             0 => bytes.truncate(random.below(length) as usize),
             kind => {
                 let (from, span) = match kind {
@@ -49,7 +50,7 @@ fn damaged_objects_are_refused_or_read() {
     }
 }
 
-/// Cuts each header and each table somewhere.
+/// Truncates an object at every seventh byte, so that each header and each table is cut somewhere.
 #[test]
 fn every_cut_is_refused_or_read() {
     let Some(compiler) = support::compilers("every_cut_is_refused_or_read").into_iter().next()
@@ -64,13 +65,13 @@ fn every_cut_is_refused_or_read() {
     mutate::check(&bytes, 0);
 }
 
-/// The code jumps into the middle of an instruction, has two million instructions, or branches back
-/// to its beginning 100,000 times.
+/// One piece of code jumps into the middle of instructions, one has two million instructions, and
+/// one has 100,000 branches to its beginning.
 #[test]
 fn tangled_code_comes_to_an_end() {
     use code::image::Machine;
     use code::{Image, Wanted, regions};
-    // mov rax, [rip + descriptor's enter]; test; je; call rax; then the given code.
+    // `mov rax, [rip + distance]`, which loads the descriptor's field `enter`.
     let head = |distance: i32| {
         let mut code = vec![0x48, 0x8b, 0x05];
         code.extend(distance.to_le_bytes());
@@ -92,7 +93,7 @@ fn tangled_code_comes_to_an_end() {
     for code in all {
         let image = Image::copied(Machine::X86, vec![(0, code)]).unwrap();
         let wanted = Wanted { descriptor, ids: 4, mode: Mode::Timed };
-        // The code has no hooks.
+        // The code calls no hook of the profiler, so it has no regions.
         if let Ok(found) = regions(&image, &wanted) {
             assert!(found.found.is_empty());
         }

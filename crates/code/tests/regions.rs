@@ -1,5 +1,5 @@
-//! Compares the regions of two matrix products and other kernels with numbers that were counted by
-//! hand, and with the listing of `objdump`.
+//! Compares regions (the machine code of an instrumented function or loop) with the listing of
+//! `objdump`. For two matrix products, the loops in each region were counted by hand.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -34,13 +34,14 @@ fn look(compiler: &Compiler, source: &str, level: &str, mode: Mode) -> Looked {
     let found = regions(&image, &wanted);
     let found = found.unwrap_or_else(|e| panic!("{} {level} {mode:?}: {e}", compiler.name()));
     assert!(found.failed.is_empty(), "{:?}", found.failed);
-    // In mode count, the end of a hit may count nothing, and is then not found.
+    // In mode count, the end of a loop or function is not found if nothing is counted there.
     let unended = |why: &Missing| mode == Mode::Count && *why == Missing::NoEnd;
     assert!(found.missing.values().all(unended), "{mode:?} {level}: {:?}", found.missing);
     Looked { table, found: found.found, lines: listing::of(compiler, &object) }
 }
 
-/// Returns how many instrumented loops are inside of this id, plus 1 if it is a loop.
+/// Returns how many instrumented loops the loop or function with this id contains, plus 1 if it is
+/// a loop.
 fn loops_of(table: &SideTable, id: u32) -> usize {
     let is_inside = |mut at: u32| loop {
         if at == id {
@@ -73,7 +74,8 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     let cycles = listing::cycles(&among, &looked.lines, region.function);
     let headers: BTreeSet<u64> = region.loops.iter().map(|l| l.header).collect();
     assert_eq!(headers, cycles, "{what} {id}: headers of loops");
-    // The jump back need not go to the header, which compilers may place in the middle of its loop.
+    // A loop's jump back need not go to the header, which compilers may place in the middle of the
+    // loop. So only the number of jumps back is compared.
     let back = |(at, line): &(&u64, &&Line)| {
         line.targets.iter().any(|to| to <= at && among.contains_key(to))
     };
@@ -91,7 +93,8 @@ fn agree(looked: &Looked, id: u32, what: &str) {
             *count += u64::from(*width);
         }
     }
-    // The listing's numbers include hooks, so they may be larger.
+    // The listing's counts include the instructions of hooks, so they may exceed the region's
+    // counts by at most `own.hooks`.
     let pairs = [
         (own.loads, all.loads),
         (own.stores, all.stores),
@@ -107,7 +110,7 @@ fn agree(looked: &Looked, id: u32, what: &str) {
         let more = judged.checked_sub(own_count);
         assert!(more.is_some_and(|more| more <= own.hooks), "{what} {id}: {own:?} {all:?}");
     }
-    // A straight innermost loop has no hooks.
+    // An innermost loop that is `straight` has no hooks, so its counts must be equal.
     for l in region.loops.iter().filter(|l| l.innermost && l.straight) {
         let body = listing::body(&among, l.header);
         let count = |of: fn(&Line) -> bool| body.iter().filter(|line| of(line)).count() as u64;
@@ -125,9 +128,10 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     }
 }
 
-/// Counted by hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have three nested loops. At -O1,
-/// the function has 3 machine loops, the outer loop 3, the middle one 2, and the inner one 1. At
-/// -O3, a vectoriser may split the inner loop, which then adds one to the regions around it.
+/// Counted by hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have three nested loops. At -O1, a
+/// function's region has 3 machine loops, its outer loop's region 3, the middle loop's 2, and the
+/// inner loop's 1. At -O3, the vectoriser may split the inner loop into several loops; the regions
+/// around them then have more machine loops.
 #[test]
 fn regions_of_two_loop_orders_are_right() {
     let mut regions_judged = 0;

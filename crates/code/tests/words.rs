@@ -1,5 +1,5 @@
-//! Checks the descriptions of loops whose behaviour is known by construction, also with the listing
-//! of `objdump` and with `llvm-mca`.
+//! Checks the descriptions of loops that were written to have a known behaviour. Also compares the
+//! descriptions with the listing of `objdump` and with results of `llvm-mca`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -174,8 +174,8 @@ fn kernels_are_what_they_were_written_to_be() {
     }
 }
 
-/// A called function with a known name is named, unless it is called through a variable or an
-/// argument.
+/// A loop's description names each called function whose name is known, unless the call goes
+/// through a variable or an argument.
 #[test]
 fn callees_are_named_however_the_code_reaches_them() {
     let expected = [
@@ -185,7 +185,8 @@ fn callees_are_named_however_the_code_reaches_them() {
         ("changed", vec!["1 indirect call"]),
         ("inside", vec!["1 call of half"]),
     ];
-    // The calls go through stubs, through slots of the linker's table, or to addresses in the code.
+    // With these flags, calls go through stubs of the linker, through addresses in the linker's
+    // table (GOT), or to addresses that the instructions contain.
     let ways: [&[&str]; 3] = [&["-fPIC"], &["-fPIC", "-fno-plt"], &["-fno-pic", "-mcmodel=large"]];
     let compilers = compilers("callees").into_iter().filter(|compiler| !compiler.is_arm);
     let (mut registers, mut stubs) = (0, 0);

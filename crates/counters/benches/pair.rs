@@ -1,9 +1,11 @@
 //! Measures what two readings of counters cost, one at the beginning and one at the end of an
-//! interval. It compares them with a lower bound and with the usual way to count an interval.
+//! interval. Compares this cost with a lower bound and with the cost of the usual way to count an
+//! interval.
 //!
-//! Prints `name value ns` lines, which are medians of interleaved batches, for N software counters.
-//! `floor.N` is two raw group reads without any check. `ours.N` is two [`ThreadCounters::read`] and
-//! the differences. `ioctl.N` is reset and enable for each counter, then disable and read for each.
+//! Prints lines `name.N value ns` for N software counters, where each value is the median of many
+//! batches. The batches of `floor` and `ours` alternate. `floor.N` is two raw group reads without
+//! any check. `ours.N` is two calls of [`ThreadCounters::read`] and the differences of the counts.
+//! `ioctl.N` resets and enables each counter, and then disables and reads each.
 
 use std::time::Instant;
 
@@ -58,8 +60,8 @@ fn ours(counters: &mut ThreadCounters, state: &mut [Readings; 2], n: usize) -> u
     (0..n).filter_map(|i| end.since(begin, i)).sum()
 }
 
-/// Each counter is opened in the group format, which copies 24 bytes more than the plain format
-/// that programs use. This makes no visible difference.
+/// The counters have the group format, so a read copies 32 bytes more than with the plain format
+/// (the count alone) that programs usually choose. These bytes have no visible effect on the time.
 fn ioctl(fds: &[i32]) -> u64 {
     const ENABLE: libc::c_ulong = 0x2400;
     const DISABLE: libc::c_ulong = 0x2401;

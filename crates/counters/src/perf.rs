@@ -123,8 +123,8 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
     open_as(KernelAttr::new(attr), attr, target, group_fd)
 }
 
-/// Like [`open`], but if a ring buffer is mapped for the counter, the kernel also writes an empty
-/// sample to it for each event.
+/// Like [`open`], but for each event, the kernel also writes an empty sample to the counter's ring
+/// buffer, if one is mapped.
 pub(crate) fn open_sampled(
     attr: &PerfAttr,
     target: Target,
@@ -189,7 +189,8 @@ fn open_as(
 /// # Errors
 /// Returns the error that came instead of EFAULT.
 pub fn reaches_the_kernel() -> Result<(), OpenError> {
-    // SAFETY: user space never reads the null pointer to the attributes, only the kernel does.
+    // SAFETY: only the kernel uses the null pointer to the attributes, and returns EFAULT instead
+    // of reading through it.
     let ret = unsafe { sys::perf_event_open(core::ptr::null_mut(), 0, -1, -1, 0) };
     if ret == -(libc::EFAULT as isize) {
         return Ok(());
@@ -204,7 +205,7 @@ macro_rules! kinds {
         #[non_exhaustive]
         pub enum OpenErrorKind {
             $( #[doc = concat!("`", stringify!($errno), "`: ", $help)] $kind, )*
-            /// A seccomp filter kills every caller.
+            /// A seccomp filter kills every process that calls `perf_event_open`.
             Killed,
             /// Any other error number.
             Other,
@@ -244,7 +245,7 @@ kinds! {
     NoSuchThread ESRCH "the thread is gone";
 }
 
-/// The error of a failed [`open`], small enough to be counted and written to the profile.
+/// The error of a failed [`open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpenError {
     /// The meaning of the error number.
@@ -254,7 +255,7 @@ pub struct OpenError {
 }
 
 impl OpenError {
-    /// The error that stands for a call that would kill the process.
+    /// The error for the case that `perf_event_open` would kill the process.
     pub const KILLS: Self = Self { kind: OpenErrorKind::Killed, errno: 0 };
 
     /// Converts a positive error number.
@@ -263,7 +264,8 @@ impl OpenError {
     }
 }
 
-/// Writes `ENOENT`, `ENOTSUPP` or `errno 42`. The caller adds what was opened and for which target.
+/// Writes the name of the error number, for example `ENOENT`. For a number without a known name,
+/// writes the number, as in `errno 1234`. The caller adds what was opened and for which target.
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {

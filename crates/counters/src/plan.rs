@@ -1,4 +1,4 @@
-//! The counters of one run, arranged in groups. They are validated once, so that opening and
+//! The counters of one run, arranged in groups. The groups are validated once, so that opening and
 //! reading need no checks.
 
 use core::fmt;
@@ -13,7 +13,7 @@ use model::{Counter, MAX_COUNTERS, Source};
 /// - The groups are numbered 0, 1, …, and the counters of a group are adjacent.
 /// - All counters of a group have the same kind of source.
 /// - Only the first counter of a group may be pinned or exclusive.
-/// - All counters count threads.
+/// - Every counter counts a thread, and not a whole processor package.
 /// - Every simulated counter has at least one reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -104,15 +104,16 @@ impl Plan {
         Ok(Self { counters, groups, starts, kernel_reads_only: false, ns_per_tick: 0 })
     }
 
-    /// Returns the same plan, but the kernel makes each reading. This is for comparison, and for
-    /// machines on which root may forbid reads in user mode while a program uses them.
+    /// Returns the same plan without readings in user mode: each reading of kernel counters is a
+    /// system call. This is for comparison, and for machines on which root may forbid reads in user
+    /// mode while a program uses them.
     pub fn kernel_reads_only(self) -> Self {
         Self { kernel_reads_only: true, ..self }
     }
 
     /// Returns the same plan for a machine whose time-stamp counter has a fixed rate: a tick is
-    /// `ns_per_tick` / 2³² nanoseconds. 0 means that the rate is not known. Software counters are
-    /// then not read in user mode, because their times follow from the ticks.
+    /// `ns_per_tick` / 2³² nanoseconds. 0 means that the rate is not known. In that case, software
+    /// counters are not read in user mode, because their times follow from the ticks.
     pub fn with_steady_ticks(self, ns_per_tick: u64) -> Self {
         Self { ns_per_tick, ..self }
     }
@@ -125,7 +126,7 @@ impl Plan {
         !self.kernel_reads_only
     }
 
-    /// Returns the counters in the order of the run.
+    /// Returns the counters in the order in which they were given.
     pub fn counters(&self) -> &[Counter] {
         &self.counters
     }
@@ -146,8 +147,9 @@ impl Plan {
     }
 }
 
-/// Separates the counters of threads from those of whole packages, which the agent cannot open. The
-/// order is kept, and each result has its own group numbers.
+/// Separates the counters of threads from the counters of whole processor packages. The recorder in
+/// the profiled program cannot open the latter. Each of the two lists keeps the order of its
+/// counters, and its groups are numbered from 0.
 pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
     let (mut threads, mut packages): (Vec<_>, Vec<_>) =
         counters.into_iter().partition(|c| c.scope.is_thread());
@@ -171,7 +173,7 @@ pub enum PlanError {
         /// The number of counters.
         counters: usize,
     },
-    /// The counter's group is neither the previous counter's nor the next number.
+    /// The counter's group number is neither that of the previous counter nor the next one.
     GroupOutOfOrder {
         /// Index of the counter.
         counter: usize,

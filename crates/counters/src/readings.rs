@@ -1,5 +1,6 @@
-//! The buffer of one reading of all counters. The kernel writes its words directly to this buffer,
-//! so nothing is copied or parsed. A reading in user mode writes only the times and values.
+//! The buffer for one reading of all counters of a plan. The kernel writes its words directly to
+//! this buffer, so nothing is copied or parsed. A reading in user mode writes only the times and
+//! values.
 //!
 //! Each group is a block in the format of `read(2)` (`PERF_FORMAT_GROUP|ID` and both times). The
 //! blocks follow each other in the order of the plan:
@@ -12,8 +13,8 @@
 //!         group 0: 3 + 2·nr words                                 group 1
 //! ```
 //!
-//! A bit mask with the first counter of each group describes the whole layout: a block starts 3
-//! words later for each group before it, and 2 words later for each counter before it.
+//! A mask with one bit at the first counter of each group describes the whole layout. A block
+//! starts 3 words later for each group before it, and 2 words later for each counter before it.
 
 use model::MAX_COUNTERS;
 
@@ -44,8 +45,9 @@ impl Readings {
         Self { starts: 0, missing: !0, words: [0; WORDS] }
     }
 
-    /// Returns the accumulated value of counter `i` of the plan since it was opened; `None` if it
-    /// could not be read. Only differences between two readings of the same thread are meaningful.
+    /// Returns what the plan's counter `i` has counted since it was opened, or `None` if the
+    /// counter could not be read. Only differences between two readings of the same thread are
+    /// meaningful.
     #[inline]
     pub fn value(&self, i: usize) -> Option<u64> {
         if self.is_missing(i) {
@@ -54,7 +56,7 @@ impl Readings {
         self.words.get(self.place(i)).copied()
     }
 
-    /// Returns the word in which the value of counter `i` is. `i` is below [`MAX_COUNTERS`].
+    /// Returns the index of the word with the value of counter `i`. `i` is below [`MAX_COUNTERS`].
     #[inline]
     fn place(&self, i: usize) -> usize {
         // The usual layout has one group. For this layout, counting bits would cost more than
@@ -102,7 +104,8 @@ impl Readings {
     }
 
     /// Returns what counter `i` counted between `begin` and this reading of the same thread, or
-    /// `None` if one of the two was not read. The count is not scaled; see [`Readings::coverage`].
+    /// `None` if the counter is missing from one of the two readings. The count is not scaled; see
+    /// [`Readings::coverage`].
     #[inline]
     pub fn since(&self, begin: &Readings, i: usize) -> Option<u64> {
         if self.is_missing(i) || begin.is_missing(i) {
@@ -155,17 +158,19 @@ fn upto(i: usize) -> u32 {
 /// The part of an interval in which a group was actually counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// The group was counting in the whole interval, so the difference is the count.
+    /// The group was counting in the whole interval, so the difference of the two values is the
+    /// count.
     Whole,
-    /// The group was counting in a part of the interval, because of multiplexing or because the
-    /// counter is bound to another CPU. The difference can be too small.
+    /// The group was counting in a part of the interval, because of multiplexing, or because the
+    /// thread also ran on other CPUs than the counter's. The difference of the two values can be
+    /// too small.
     Part {
-        /// Length of the interval in nanoseconds.
+        /// Nanoseconds of the interval for which the group was enabled.
         enabled_ns: u64,
         /// Nanoseconds of that time during which the group was counting; more than 0.
         running_ns: u64,
     },
-    /// The group was counting at no time, or was not read. The value is missing, which is not 0.
+    /// The group was counting at no time, or was not read. The count is then unknown, and not 0.
     Nothing,
 }
 

@@ -1,9 +1,10 @@
 //! Simulated groups: a script replaces the kernel and writes words of the same layout to the
 //! buffer.
 //!
-//! A script has one step per reading of its thread. The group's times come from the script of its
-//! first counter, because a kernel group also has only one pair of times. If a step fails in any of
-//! the counters, the whole group is missing from that reading, but its counters continue to count.
+//! A script advances by one step with each reading of its thread. The group's times come from the
+//! script of its first counter, because a kernel group also has only one pair of times. If a step
+//! fails in any of the counters, the whole group is missing from that reading, but its counters
+//! continue to count.
 
 use model::{Counter, MAX_COUNTERS, SimReading, Source};
 
@@ -33,7 +34,8 @@ impl SimState {
         self.running.fill(0);
     }
 
-    /// Writes the group's next step to its block. Returns false if the reading fails.
+    /// Adds the next step of each counter's script, and writes the new sums to the group's block.
+    /// Returns false if the reading fails.
     pub(crate) fn read(&mut self, counters: &[Counter], group: Group, block: &mut [u64]) -> bool {
         let mut works = true;
         for i in group.range() {

@@ -7,9 +7,9 @@
 //!    └────────────────┴────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A group starts to count when it is opened, and is not stopped afterwards. The count of a call is
-//! the difference of two reads. (Measured: this is 1.7 times cheaper than reset, enable, disable
-//! and read with one counter, and 8 times cheaper with five.)
+//! A group starts to count when it is opened, and is not stopped afterwards. The count of a
+//! profiled call is the difference of two reads. (Measured: this is 1.7 times cheaper than reset,
+//! enable, disable and read with one counter, and 8 times cheaper with five.)
 //!
 //! # What can be detected when the program closes our descriptors
 //!
@@ -37,15 +37,16 @@ use crate::sys;
 use crate::user::{self, Table};
 
 /// The counters of one thread. Dropping this value does nothing, so its owner must call
-/// [`ThreadCounters::close`]. The value has 1.3 kB and fits in a `const` thread-local.
+/// [`ThreadCounters::close`]. The value has 1.3 kB, and a `const` thread-local can contain it.
 ///
-/// The value may be moved and read elsewhere. But reading the counters of a thread that runs on
-/// another CPU costs 18 µs instead of 0.4 µs (measured), because the kernel interrupts that CPU.
+/// The value may be moved to another thread and read there. But reading the counters of a thread
+/// that runs on another CPU costs 18 µs instead of 0.4 µs (measured), because the kernel interrupts
+/// that CPU.
 #[repr(C, align(64))]
 pub struct ThreadCounters<'plan> {
     // The words of the hot path come first and share one cache line.
     state: State,
-    /// Descriptor of the only group's leader.
+    /// For a plan with one group: the descriptor of its leader.
     leader: i32,
     /// Size of the only group's block in bytes.
     bytes: usize,
@@ -55,9 +56,9 @@ pub struct ThreadCounters<'plan> {
     leader_id: u64,
     starts: u32,
     absent: u32,
-    /// Pages for user-space reads; null if no group has any.
+    /// The table of pages for user-space reads; null if no group has such pages.
     table: *mut Table,
-    /// The thread for which the pages are valid.
+    /// The thread pointer of the thread for which the pages are valid.
     owner: usize,
     plan: Option<&'plan Plan>,
     /// Descriptor and kernel's id of each perf counter. The descriptor is −1 if there is none.
@@ -68,10 +69,11 @@ pub struct ThreadCounters<'plan> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    // This is the first variant, so that memory that the kernel zeroed in a forked child means
-    // closed.
+    // As the first variant, this has the value 0. Memory that the kernel zeroed in a forked child
+    // therefore means closed.
     Closed,
-    /// There is one group, and it is perf's: one `read(2)` directly into the buffer suffices.
+    /// There is one group, which has perf's counters: one `read(2)` directly into the buffer
+    /// suffices.
     OneGroup,
     /// One group of hardware counters, which have pages for reads in user space.
     OneInUser,
@@ -88,17 +90,18 @@ enum State {
 pub enum ReadStatus {
     /// Every counter was read.
     Complete,
-    /// At least one group could not be read this time: a pinned one lost its hardware, the kernel
-    /// had no memory, or a script says so. See [`Readings::missing`]. Later readings may work.
+    /// At least one group could not be read this time: a pinned group lost its hardware, the kernel
+    /// had no memory, or the script of a simulated counter says so. See [`Readings::missing`].
+    /// Later readings may work.
     Partial,
-    /// A descriptor is no longer ours, or this is a forked child. This is reported once; nothing is
-    /// read until the counters are opened again.
+    /// A descriptor no longer refers to our counter, or this process is a forked child. This is
+    /// reported once; nothing is read until the counters are opened again.
     DescriptorLost,
     /// Nothing is open, or a descriptor was lost earlier.
     Closed,
 }
 
-/// The counter of a plan that did not open, and the reason.
+/// Which counter of a plan could not be opened, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFailure {
     /// Index of the counter in the plan.
@@ -108,7 +111,7 @@ pub struct OpenFailure {
 }
 
 impl OpenFailure {
-    /// Means that nothing could be opened: the first counter failed with this `errno`.
+    /// Returns the failure to open a plan's first counter, with this `errno`.
     pub fn of_first(errno: i32) -> Self {
         Self { counter: 0, error: OpenError::from_errno(errno) }
     }
@@ -156,8 +159,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.open_groups(plan, target, true)
     }
 
-    /// Opens every group. Nothing must be open yet. `rings` says whether software counters may get
-    /// ring buffers, which take time to map.
+    /// Opens every group. The caller must have closed all counters before. `rings` says whether
+    /// software counters may get ring buffers, which take time to map.
     fn open_groups(
         &mut self,
         plan: &'plan Plan,
@@ -225,7 +228,7 @@ impl<'plan> ThreadCounters<'plan> {
         else {
             return Err(OpenError::from_errno(libc::EINVAL));
         };
-        // `user::open` fails if the PMU does not support user-space reads.
+        // If `user::open` returns `None`, the counter is opened like any other counter.
         let opened = in_user.and_then(|kind| user::open(kind, attr, target, leader));
         let mut fd = match opened {
             Some(fd) => fd,
@@ -267,7 +270,8 @@ impl<'plan> ThreadCounters<'plan> {
 
     fn free_table(&mut self) {
         if !self.table.is_null() {
-            // SAFETY: `Table::make` made the table, only we know it, and the pointer is cleared.
+            // SAFETY: `Table::make` made the table, only we know it, and its pointer is cleared at
+            // once.
             unsafe { Table::free(self.table) };
             self.table = ptr::null_mut();
         }
@@ -321,16 +325,16 @@ impl<'plan> ThreadCounters<'plan> {
         self.ask(0, self.nr as usize, self.leader, &mut out.words)
     }
 
-    /// Returns the addresses of the pages, of which a forked child has none.
+    /// Returns the addresses of the counters' pages; in a forked child, there are none.
     pub fn user_pages(&self) -> impl Iterator<Item = usize> {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         let table = unsafe { self.table.as_ref() };
         table.into_iter().flat_map(user::Table::addresses)
     }
 
-    /// Returns whether this is known to be a forked child of the process that opened the counters.
-    /// This can only be known if the counters have pages, because a child does not have these. A
-    /// reading in the child would return the parent's counts.
+    /// Returns whether this process is known to be a forked child of the process that opened the
+    /// counters. This can only be known if the counters have a table of pages, which the kernel
+    /// zeroes in a forked child. A reading in the child would return the parent's counts.
     fn in_child(&self) -> bool {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
@@ -339,8 +343,8 @@ impl<'plan> ThreadCounters<'plan> {
     /// Reads every group into `out`: through its pages if it has some and this is possible now,
     /// otherwise with one `read(2)`. Simulated groups need no system call.
     ///
-    /// Does not allocate, lock, panic or touch errno. It is signal-safe, but not while the same
-    /// value is being read (use a guard against re-entry).
+    /// Does not allocate, lock, panic or touch errno. This function is signal-safe, but not while
+    /// the same value is being read (use a guard against re-entry).
     #[inline]
     pub fn read(&mut self, out: &mut Readings) -> ReadStatus {
         // The cases in which a reading must be fastest come first.
@@ -374,8 +378,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one_the_long_way(out)
     }
 
-    /// Not inlined, so that its locals take no room in the stack frames of callers that read other
-    /// counters.
+    /// This function is not inlined, so that its locals take no room in the stack frames of callers
+    /// that read other counters.
     #[inline(never)]
     fn read_one_in_rings(&mut self, out: &mut Readings) -> ReadStatus {
         self.read_one_in_user(out, Table::attempt_only_rings)
@@ -392,8 +396,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one(out)
     }
 
-    // Inlined, because under kernels with mitigations for speculation, the processor cannot predict
-    // to which place a function returns.
+    // This function is inlined to save a return. Under kernels with mitigations against speculative
+    // execution, returns are slow, because the processor cannot predict their targets.
     #[inline(always)]
     fn read_one(&mut self, out: &mut Readings) -> ReadStatus {
         out.starts = 1;
@@ -463,9 +467,9 @@ impl<'plan> ThreadCounters<'plan> {
     fn not_as_expected(&mut self, leader: usize, got: isize, out: &mut Readings) -> ReadStatus {
         out.missing = if self.state == State::Several { out.missing } else { !0 };
         // If the descriptor is ours and the read returned nothing, the group is in the error state
-        // (end of file), or the kernel is out of memory. Any other result cannot be repaired:
-        // another file, a group that lost a member because that member's descriptor was closed, or
-        // a forked child.
+        // (end of file), or the kernel is out of memory. Any other result has a cause that cannot
+        // be repaired: another file, a group that lost a member because that member's descriptor
+        // was closed, or a forked child.
         if got <= 0 && self.is_ours(leader) {
             return ReadStatus::Partial;
         }
@@ -520,8 +524,8 @@ impl<'plan> ThreadCounters<'plan> {
     }
 
     /// Opens the counters for the calling thread after [`ThreadCounters::close_for_now`]. Software
-    /// counters get no ring buffers, because only a few readings follow, and mapping ring buffers
-    /// takes longer.
+    /// counters get no ring buffers: only a few readings follow, so mapping ring buffers would cost
+    /// more time than it saves.
     pub fn open_again(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.release();
         self.open_groups(plan, Target::CALLING_THREAD, false)
@@ -535,10 +539,12 @@ impl<'plan> ThreadCounters<'plan> {
         self.sim.clear();
     }
 
-    /// Writes field by field, because a whole new value would be on the stack first, and would take
-    /// most of the stack that the recorder may use.
+    /// Closes the descriptors that are still ours, and resets each field. Assigning a whole new
+    /// value would first build that value on the stack, and so take most of the stack that the
+    /// recorder may use.
     fn release(&mut self) {
-        // Members go before leaders, so that the kernel does not have to split the group.
+        // Members are closed before their leader, so that the kernel does not have to split the
+        // group.
         for i in (0..MAX_COUNTERS).rev() {
             if self.is_ours(i) {
                 sys::close(self.fds[i]);
@@ -554,10 +560,11 @@ impl<'plan> ThreadCounters<'plan> {
     }
 }
 
-// SAFETY: only this value knows the memory behind the pointer. Another thread reads through the
-// kernel, and shared references neither write nor unmap.
+// SAFETY: only this value knows the memory of its `table`. If the value is moved to another thread,
+// that thread reads with system calls and not through the table.
 unsafe impl Send for ThreadCounters<'_> {}
-// SAFETY: shared references neither write nor unmap that memory, and only this value knows it.
+// SAFETY: shared references neither write nor unmap the memory of `table`, and only this value
+// knows it.
 unsafe impl Sync for ThreadCounters<'_> {}
 
 impl Default for ThreadCounters<'_> {
@@ -573,10 +580,10 @@ fn block_words(group: Group) -> usize {
     3 + 2 * usize::from(group.len)
 }
 
-/// Returns the lowest number for our descriptors: three quarters of the process's limit, so that
-/// loops over low descriptors do not reach ours. A number that is too high makes the kernel's
-/// descriptor table large (8 bytes per entry), and every fork copies it up to the highest open
-/// number.
+/// Returns the lowest number for our descriptors: three quarters of the process's limit, or of
+/// `HIGHEST` if this is smaller. Loops over low descriptors then do not reach ours. A number that
+/// is too high makes the kernel's descriptor table large (8 bytes per entry), and every fork copies
+/// it up to the highest open number.
 fn high_descriptor() -> i32 {
     const HIGHEST: u64 = 8192;
     let limit = sys::descriptor_limit().unwrap_or(1024).min(HIGHEST);

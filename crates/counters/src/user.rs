@@ -47,7 +47,7 @@ use crate::perf::{self, Target};
 use crate::plan::{Group, Plan, SourceKind};
 use crate::sys;
 
-/// Size of a mapping in bytes; the kernel rounds it up to its own page size.
+/// Size of a mapping without a ring buffer in bytes; the kernel rounds it up to its own page size.
 const MAPPED: usize = 4096;
 
 /// The addresses of the pages of one thread's counters, in memory that a forked child finds zeroed.
@@ -65,7 +65,8 @@ pub(crate) struct Table {
 const _: () = assert!(size_of::<Table>() <= MAPPED);
 
 impl Table {
-    /// Returns null if there is no memory, or no `MADV_WIPEONFORK` (Linux before 4.14).
+    /// Makes a table. Returns null if there is no memory, or no `MADV_WIPEONFORK` (Linux before
+    /// 4.14).
     pub(crate) fn make() -> *mut Table {
         match sys::map_wiped_on_fork(MAPPED) {
             Ok(at) => {
@@ -92,7 +93,7 @@ impl Table {
     }
 
     /// Maps the pages of a group, or none if one of its counters cannot be read through a page.
-    /// `ns_per_tick` is the number of [`Plan::with_steady_ticks`].
+    /// `ns_per_tick` is the number that [`Plan::with_steady_ticks`] was given.
     pub(crate) fn map(
         &mut self,
         group: Group,
@@ -109,7 +110,7 @@ impl Table {
                     self.with_ring |= 1 << i;
                 }
                 // SAFETY: the page was mapped just now, is readable, and is as long as a `Page`.
-                // Reading it also makes it present.
+                // Reading the page also makes its memory present.
                 let page = unsafe { &**slot };
                 let works = match kind {
                     Kind::Processors => page.allows(),
@@ -137,7 +138,8 @@ impl Table {
         }
     }
 
-    /// Returns whether the counter has a ring buffer. All counters of a group have one, or none.
+    /// Returns whether the counter has a ring buffer. Either all counters of a group have one, or
+    /// none.
     pub(crate) fn has_ring(&self, counter: usize) -> bool {
         counter < MAX_COUNTERS && self.with_ring >> counter & 1 == 1
     }
@@ -178,7 +180,7 @@ impl Table {
     /// Unmaps every page and the table itself. In a forked child, the pages are gone already.
     ///
     /// # Safety
-    /// `table` must come from [`Table::make`] and must not be used afterwards.
+    /// `table` must come from [`Table::make`], must not be null, and must not be used afterwards.
     pub(crate) unsafe fn free(table: *mut Table) {
         // SAFETY: by contract, `Table::make` made the table and nobody uses it after this.
         unsafe {
@@ -187,8 +189,9 @@ impl Table {
         sys::unmap(table.cast(), MAPPED);
     }
 
-    /// Reads the group of `len` counters that starts at `first` into its block. Must be called on
-    /// the thread that opened the counters. Returns false if the kernel must read the group.
+    /// Reads the group of `len` counters that starts at the counter `first` into `block`. Must be
+    /// called on the thread that opened the counters. Returns false if the kernel must read the
+    /// group.
     pub(crate) fn read(&self, first: usize, len: usize, block: &mut [u64]) -> bool {
         page::read_group(|i| if i < len { self.page(first + i) } else { None }, &Hardware, block)
     }
@@ -238,15 +241,17 @@ pub(crate) fn candidate(plan: &Plan, group: Group, target: Target) -> Option<Kin
     (plan.ns_per_tick() != 0 && rings::is_candidate(plan, group)).then_some(Kind::Rings)
 }
 
-/// The kernel itself counts software events (1), tracepoints (2) and breakpoints (5).
+/// Returns whether a PMU counts the event. The kernel itself counts software events (kind 1),
+/// tracepoints (kind 2) and breakpoints (kind 5).
 fn on_pmu(attr: &PerfAttr) -> bool {
     !matches!(attr.kind, 1 | 2 | 5)
 }
 
-/// Returns the attributes that request user-space reads, where they must be requested: on AArch64,
-/// by bit 1 of `config1` for the generic, cache and raw kinds. Other PMUs may use that bit for
-/// something else, so for those the user types the `rdpmc` term. The clone copies no text, because
-/// these kinds have none.
+/// Returns the attributes with the bit that requests user-space reads, or `None` if no bit has to
+/// be added. Only AArch64 has such a bit: bit 1 of `config1` for the generic, cache and raw kinds.
+/// Other PMUs may use that bit for something else, so the user has to request such reads for their
+/// events (with the term `rdpmc`). The generic, cache and raw kinds have neither a `path` nor a
+/// `filter`, so the clone copies no string.
 fn asking(attr: &PerfAttr) -> Option<PerfAttr> {
     let core = matches!(attr.kind, 0 | 3 | 4);
     let asks = cfg!(target_arch = "aarch64") && core && attr.config1 & 2 == 0;

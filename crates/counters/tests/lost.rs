@@ -69,8 +69,8 @@ fn a_closed_member_is_noticed() {
     counters.close();
 }
 
-/// A pipe has the number of a counter's descriptor. `verify` takes no bytes from the pipe, and
-/// `close` does not close it.
+/// A pipe has taken over the number of a counter's descriptor. `verify` takes no bytes from the
+/// pipe, and `close` does not close it.
 #[test]
 fn verify_spares_the_new_owner_of_a_number() {
     let Some(mut counters) = opened() else { return };
@@ -90,7 +90,8 @@ fn verify_spares_the_new_owner_of_a_number() {
     assert_eq!((got, &buf[..6]), (6, &b"theirs"[..]));
 }
 
-/// The read that detects the loss takes bytes from the pipe. A read cannot avoid this.
+/// A pipe has taken over the number of a counter's descriptor. The reading that detects this takes
+/// bytes from the pipe. Without `verify`, a reading cannot avoid that.
 #[test]
 fn an_unverified_read_detects_the_loss_once() {
     let Some(mut counters) = opened() else { return };
@@ -112,8 +113,8 @@ fn an_unverified_read_detects_the_loss_once() {
     assert_eq!(left, 100 - 56);
 }
 
-/// A file at its end has the number of a counter's descriptor. Reading it returns 0 bytes, like
-/// reading a counter in the error state.
+/// A file at its end has taken over the number of a counter's descriptor. Reading it returns 0
+/// bytes, like reading a counter in the error state.
 #[test]
 fn a_file_at_its_end_is_not_in_the_error_state() {
     let Some(mut counters) = opened() else { return };
@@ -125,8 +126,8 @@ fn a_file_at_its_end_is_not_in_the_error_state() {
     counters.close();
 }
 
-/// Another perf event with the same layout has the number of a counter's descriptor. Only its id
-/// differs.
+/// Another perf event with the same layout has taken over the number of a counter's descriptor.
+/// Only its id differs.
 #[test]
 fn another_counter_under_our_number_is_noticed() {
     if !can_count() {

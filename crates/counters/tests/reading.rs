@@ -104,7 +104,7 @@ fn a_counter_that_ran_part_of_the_time_reports_it() {
     if !can_count() {
         return;
     }
-    // SAFETY: `cpu_set_t` consists of integers, for which zeros are values, and outlives the call
+    // SAFETY: `set` consists of integers, for which zero is a valid value, and outlives the call
     // that fills it.
     let allowed: Vec<usize> = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -216,8 +216,9 @@ fn descriptors_are_high_and_close_on_exec() {
     counters.close();
 }
 
-/// Linux 6.18 schedules a member whose PMU differs from its leader's only after a context switch.
-/// In every order of the group, all counters must count from the first reading on.
+/// If a group's member has another PMU than the leader, Linux 6.18 starts this member only at the
+/// next context switch. In whatever order a group lists its counters, all of them must count from
+/// the first reading on.
 #[test]
 fn every_member_counts_at_once_whatever_the_order() {
     if !can_count() {
@@ -256,7 +257,8 @@ fn every_member_counts_at_once_whatever_the_order() {
     }
 }
 
-/// The nanoseconds in a tick of the time-stamp counter, times 2³², or 0 without a fixed rate.
+/// Measures the nanoseconds in a tick of the time-stamp counter, times 2³². Returns 0 if the
+/// processor is not x86-64.
 fn ns_per_tick() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction `rdtsc`.
@@ -277,7 +279,7 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
         return;
     }
     for number in [2, 3, 4, 5, 6] {
-        // A thread is switched by the kernel, so in user mode there is never a context switch.
+        // The kernel switches threads, so a counter of user mode never counts a context switch.
         let with_kernel = model::PerfAttr { exclude_kernel: false, ..software(number) };
         let with_kernel = [with_kernel].into_iter().find(|attr| {
             let fd = counters::perf::open(attr, Target::CALLING_THREAD, -1);
@@ -315,8 +317,8 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
                 assert_eq!(counters[i].read(&mut after[i]), ReadStatus::Complete);
             }
             let counts = [0, 1].map(|i| after[i].since(&before[i], 0).unwrap());
-            // Between the two readings, there can be a context switch or a migration, and in the
-            // first round a fault of the test's own memory.
+            // Between the readings of the two counters, there can be a context switch or a
+            // migration, and in the first round a fault of the test's own memory.
             if round > 0 && number != 3 && number != 4 {
                 assert_eq!(counts[0], counts[1], "event {number}, round {round}");
             }
@@ -356,7 +358,7 @@ fn a_forked_child_does_not_read_its_parents_rings() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = counters.read(&mut readings) != ReadStatus::Complete;
-        // SAFETY: `_exit` ends the child without running anything of the parent's.
+        // SAFETY: `_exit` ends the child without running the parent's exit handlers.
         unsafe { libc::_exit(i32::from(!refused)) };
     }
     let mut status = 0;
@@ -394,8 +396,8 @@ fn software_counters_are_read_without_their_descriptors() {
     for _ in 0..50 {
         let memory = Fresh::new(3 * 4096);
         assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
-        // For a moment, the descriptors refer to a file that cannot be read. SAFETY: fcntl takes
-        // numbers only. Only the counters use these descriptors, which are put back below.
+        // For a moment, the descriptors refer to a file that cannot be read.
+        // SAFETY: fcntl takes numbers only. It makes copies, which are closed below.
         let moved: Vec<(i32, i32)> = counters
             .descriptors()
             .map(|fd| unsafe { (fd, libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3)) })
@@ -418,7 +420,7 @@ fn software_counters_are_read_without_their_descriptors() {
             in_user += 1;
             assert_eq!([0, 1].map(|i| end.since(&begin, i)), [Some(3); 2]);
         } else {
-            // A context switch happened in between.
+            // A context switch happened between the two readings.
             counters.open(&plan).unwrap();
             assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
         }
@@ -442,9 +444,9 @@ fn no_event_is_lost_however_many_there_are() {
     let mut before = [Readings::new(), Readings::new()];
     let mut after = before.clone();
     for round in 0..3 {
-        // The kernel's interval begins before the other one and ends after it. Events between their
-        // ends, such as copies of pages after a fork in another thread, are only in the kernel's
-        // count.
+        // The interval of the counter that the kernel reads begins before the other one and ends
+        // after it. Events between the ends of the two intervals, such as copies of pages after a
+        // fork in another thread, are only in the kernel's count.
         for i in [1, 0] {
             assert_eq!(counters[i].read(&mut before[i]), ReadStatus::Complete);
         }
@@ -462,7 +464,8 @@ fn no_event_is_lost_however_many_there_are() {
     }
 }
 
-/// A user without rights may lock little memory. When that is used up, counts stay exact.
+/// An unprivileged user may lock little memory. When this memory is used up, the kernel makes the
+/// readings, and the counts stay exact.
 #[test]
 fn without_locked_memory_the_kernel_is_asked() {
     if !can_count() {
@@ -470,11 +473,11 @@ fn without_locked_memory_the_kernel_is_asked() {
     }
     let plan = Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS)]).unwrap();
     let plan = plan.with_steady_ticks(ns_per_tick());
-    // SAFETY: the child has only this thread, makes system calls, and ends.
+    // SAFETY: the child has only this thread, opens and reads counters, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: `none` outlives the calls. If a call fails, the child keeps its rights, which the
-        // status tells.
+        // SAFETY: `none` outlives the calls. If `setresuid` fails, the child keeps its rights, and
+        // its status is 3.
         let status = unsafe {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_MEMLOCK, &none);
@@ -483,7 +486,7 @@ fn without_locked_memory_the_kernel_is_asked() {
                 _ => 3,
             }
         };
-        // SAFETY: `_exit` ends the child without running anything of the parent's.
+        // SAFETY: `_exit` ends the child without running the parent's exit handlers.
         unsafe { libc::_exit(status) };
     }
     let mut status = 0;
@@ -516,7 +519,7 @@ fn exhausted(plan: &Plan) -> i32 {
             drop(memory);
             found
         };
-        // The first round also touches memory of this function.
+        // The first count also contains page faults in the memory of this function.
         count();
         if count() != Some(100) {
             return 1;

@@ -7,9 +7,9 @@
 //! The program makes a profile of one rank (durations with a heavy tail, two counters), and exports
 //! it with its calls to `DIR/one`, and without them to `DIR/sums`. The ranks in `DIR/many` are
 //! copies of this rank with their own rank numbers. `DIR/merged` is the merged dataset, without
-//! calls. `DIR` must be absent. Merging and comparing run in separate processes, which print their
-//! time and largest memory. With `--make`, both are left out. At the end, the calls of the first
-//! WITH_CALLS ranks are added.
+//! calls. `DIR` must be absent. Merging, and comparing the ranks, run in separate processes, which
+//! print their time and the most memory that they used. With `--make`, both are left out. At the
+//! end, the program adds the calls of the first WITH_CALLS ranks to `DIR/many`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -154,8 +154,9 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     script
 }
 
-/// A part from which the parts of all ranks are made: copies of its files in which the rank and the
-/// id of the recording are replaced. Both must be in the files uncompressed.
+/// The files of one recording (a part of a dataset), from which the parts of all ranks are made. In
+/// the copies, the rank and the id of the recording are replaced. Both must be uncompressed in the
+/// original files.
 struct Pattern<'a> {
     from: &'a Path,
     part: &'a Part,
@@ -207,7 +208,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Checks that a copy has the rows of the first part, with its own rank and recording.
+/// Checks that `copy`, the part of rank 0, has the rows of `first`, but its own rank and recording
+/// id.
 fn check(from: &Path, first: &Part, dir: &Path, copy: &Part) {
     for (table, file) in &first.files {
         let rows = |path: &Path| {

@@ -1,5 +1,5 @@
-//! Reads the rows of all ranks of a dataset, for [`analysis::across`]. In memory are a sum for each
-//! rank and op, and a histogram for each op.
+//! Reads the rows of all ranks of a dataset, for [`analysis::across`]. Instead of the rows,
+//! [`across`] keeps sums for each rank and op, and a histogram for each op, in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,9 +25,9 @@ const BATCH: usize = 8192;
 /// The recordings to read.
 #[derive(Clone, Debug, Default)]
 pub struct Only {
-    /// `None` for all runs.
+    /// The run to read; `None` for all runs.
     pub run: Option<String>,
-    /// Sorted; `None` for all ranks.
+    /// The ranks to read, sorted; `None` for all ranks.
     pub ranks: Option<Vec<u32>>,
 }
 
@@ -45,7 +45,8 @@ impl Only {
 /// Compares the ranks of each run.
 ///
 /// # Errors
-/// Fails if a file cannot be read, or has rows of a rank that its part does not have.
+/// Fails if a file cannot be read, has rows of a recording that its part does not list, or has a
+/// column or value that is not valid.
 pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     let mut all = Gathered::default();
     for part in &dataset.parts {
@@ -70,7 +71,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     each(dataset, Table::Losses, &["loss"], only, |rows, run, rank, at| {
         let name = rows.text("loss")?.value(at);
         let known = Loss::ALL.iter().find(|known| known.name() == name);
-        // A loss that this version does not know may be of any severity.
+        // A loss that this version does not know may be severe, so it is counted.
         if known.is_none_or(|loss| loss.severity() != Severity::Note) {
             all.place(run, rank).losses += 1;
         }
@@ -131,8 +132,9 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     Ok(found)
 }
 
-/// Returns the begin and the end of each call of these ops by rank, sorted, on the rank's own
-/// clock. A rank whose calls are not in the dataset has an empty list.
+/// Returns the begin and the end of each call of the ops with these keys, for each rank in order of
+/// time. The times are those of the rank's own clock. A rank whose calls are not in the dataset has
+/// an empty list.
 ///
 /// # Errors
 /// Fails for the same reasons as [`across`].
@@ -192,8 +194,8 @@ impl Rows<'_> {
     }
 }
 
-/// Calls `row` for each row of a table, with the rows that were read together, and the row's run,
-/// rank and index.
+/// Calls `row` for each row of a table that `only` selects. The arguments are the batch of rows
+/// that contains the row, its run and rank, and its index in the batch.
 fn each(
     dataset: &Dataset,
     table: Table,
@@ -216,7 +218,8 @@ fn each(
         let wanted = ["run", "rank", "part"].iter().chain(columns).copied();
         let mask = ProjectionMask::columns(builder.parquet_schema(), wanted);
         let reader = builder.with_projection(mask).build().map_err(failed)?;
-        // The rows of a recording follow each other.
+        // The rows of a recording follow each other, so only the first of them is looked up in the
+        // part.
         let mut last: Option<(String, u32, String)> = None;
         for batch in reader {
             let batch = batch.map_err(|e| Error::parquet(&path)(e.into()))?;

@@ -16,7 +16,8 @@ use crate::keys::OpName;
 use crate::layout::Member;
 use crate::rows::{Cell, Rows};
 
-/// The number of calls that are sorted together; a call takes some 100 bytes.
+/// The number of calls (or a few more) that are sorted together. A call takes some 100 bytes of
+/// memory.
 const AT_ONCE: usize = 1 << 20;
 const BATCH: usize = 8192;
 
@@ -27,7 +28,7 @@ struct Call {
     process: u32,
     thread: u32,
     cpu: u32,
-    /// The call's place in `Calls::values`.
+    /// The call's index before the sorting, which says where its values are in `Calls::values`.
     at: u32,
 }
 
@@ -36,7 +37,8 @@ struct Calls<'a> {
     member: &'a Member,
     keys: Vec<&'a str>,
     calls: Vec<Call>,
-    /// The counters of each call.
+    /// For each call, in the order before the sorting, the value of each counter; `None` if it is
+    /// missing.
     values: Vec<Option<u64>>,
     counters: usize,
     rows: Rows,
@@ -50,7 +52,7 @@ pub(crate) struct Of<'a> {
     pub pages: Vec<PageKey>,
 }
 
-/// Writes the calls with their durations as they were recorded.
+/// Writes the calls. The recorder's time is not subtracted from their durations.
 pub(crate) fn write(
     of: &Of<'_>,
     counters: &[String],
@@ -77,7 +79,8 @@ pub(crate) fn write(
 impl Calls<'_> {
     fn add(&mut self, profile: &Profile, columns: &Columns, names: &BTreeMap<Key, OpName>) {
         let line = &profile.timeline;
-        // The row of an op may belong to another process, in which the op has the same key.
+        // This process may have no row for the op: the calls of plugins are in the rows of the
+        // process in which the plugins ran. The op has the same key there.
         let op_of = |export: u32| {
             let op = profile.ops.of(columns.process, export).map(|op| profile.ops.row_of(op));
             let wanted = |key: &Key| match (*key, op) {

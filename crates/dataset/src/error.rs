@@ -8,7 +8,7 @@ use crate::schema::Table;
 /// The result of an operation on a dataset.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error, with the file that it is about.
+/// An error of an operation on a dataset, in most cases with the file that it is about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,7 +19,7 @@ pub enum Error {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A Parquet file cannot be read or written.
@@ -45,7 +45,7 @@ pub enum Error {
         /// An entry that does not belong to a dataset, relative to `dir`.
         found: PathBuf,
     },
-    /// The file describes something that this version does not know.
+    /// The file contains something that is not valid, or that this version does not know.
     #[error("{}: {why}", path.display())]
     Unknown {
         /// The file.
@@ -53,8 +53,9 @@ pub enum Error {
         /// What was found, and what was expected.
         why: String,
     },
-    /// The recording was merged with those of other ranks, and has more calls, or other names, by
-    /// now. Files of several ranks do not change.
+    /// The dataset has another version of the recording in a merged part. That version has less
+    /// contents than the new one, or is redacted differently. An export never changes files that
+    /// contain several ranks.
     #[error("rank {rank} is already in {}, merged and with other contents: {advice}", path.display())]
     Merged {
         /// The JSON file of the merged part.
@@ -67,7 +68,7 @@ pub enum Error {
     TooLarge {
         /// The op.
         op: String,
-        /// The value that was added up.
+        /// What was added up: durations, the values of a counter, or products of these.
         of: String,
     },
     /// A column of a table has an unexpected type in this file.
@@ -81,7 +82,7 @@ pub enum Error {
         column: String,
         /// The type in the file.
         found: String,
-        /// The type that it should have.
+        /// The type that the column should have.
         expected: String,
     },
     /// The profile is of a kind that cannot be put into a dataset.

@@ -1,4 +1,4 @@
-//! Adds the calls of one rank in a profile to a dataset, as a part.
+//! Adds a profile of one rank to a dataset, as a part: its statistics and, if wanted, its calls.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub struct Options {
     pub part: String,
     /// The number of ranks of the run.
     pub world_size: Option<u32>,
-    /// Whether to write the calls, too.
+    /// Whether to write a row for each call, in addition to the statistics.
     pub calls: bool,
     /// Whether to replace names of ops, programs and machines.
     pub redacted: bool,
@@ -38,27 +38,29 @@ pub struct Options {
 /// The result of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
-    /// `bytes_of_calls` is the size of the files of calls.
+    /// The part was written. `bytes_of_calls` is the size of its files for the table `calls`.
     New { bytes_of_calls: u64 },
     /// The dataset already had this part, or a later state of it.
     AlreadyThere,
 }
 
-/// Adds the calls of `profile`, which are of one rank, to the dataset in `dir`. The directory is
-/// made if necessary. Several processes may add to the same dataset at the same time.
+/// Adds `profile`, a recording of one rank, to the dataset in `dir`. The directory is made if
+/// necessary. Several processes may add to the same dataset at the same time.
 ///
-/// While a recording goes on, each export replaces its part. The files of the table `calls` usually
-/// stay, and a new file has the calls that are new. If the older files cannot be continued, one
-/// file with all calls replaces them. An export of an earlier state of the recording, for example
-/// by a process that took long, changes nothing.
+/// While a recording goes on, each export replaces the recording's part. The files of the table
+/// `calls` usually stay, and a new file has the calls that are new. If the older files cannot be
+/// continued, one file with all calls replaces them. An export of an earlier state of the
+/// recording, for example by a process that took long, changes nothing.
 ///
 /// Exports to one rank wait for each other, except on file systems that cannot lock directories
 /// (NFS).
 ///
 /// # Errors
-/// Fails if `dir` is neither empty nor a dataset of this version, if a file cannot be written, and
-/// if the profile has several passes or, for the table `calls`, a budget. Fails with
-/// [`Error::Merged`] if the recording was merged and now has more.
+///
+/// Fails if `dir` is neither empty nor a dataset of this version, and if a file cannot be written.
+/// Fails if the profile has several passes (`run --passes`), and if calls are wanted although only
+/// some of them were timed (`run --budget`). Fails with [`Error::Merged`] if the recording was
+/// merged with other ranks, and has changed since.
 pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Exported> {
     check(profile, dir, options)?;
     let member = Member {
@@ -135,15 +137,16 @@ fn check(profile: &Profile, dir: &Path, options: &Options) -> Result<()> {
         return open::check_version(dir);
     }
     fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?;
-    // Another process may have begun to add to this directory.
+    // The directory need not be empty: another process may have begun to add its part.
     match own::foreign(dir)? {
         Some(found) => Err(Error::Foreign { dir: dir.to_owned(), found }),
         None => Ok(()),
     }
 }
 
-/// Finds the same recording in a part of several ranks, which `merge` made. Returns the JSON file
-/// of that part, and the recording. A damaged part, which readers leave out, is not an obstacle.
+/// Finds the recording `member` in a part of several ranks, which `merge` made. Returns the path of
+/// that part's JSON file, and the part's description of the recording. Damaged parts are left out,
+/// as readers leave them out.
 fn merged(dir: &Path, member: &Member) -> Option<(PathBuf, Member)> {
     let of_run = dir.join(PARTS_NAME).join(layout::run_directory(&member.run));
     let entries = fs::read_dir(of_run).into_iter().flatten().flatten();
@@ -171,8 +174,8 @@ fn advice(there: &Member, new: &Member) -> &'static str {
     }
 }
 
-/// Whether the existing part is equal to the part to be written, or was made from a later state of
-/// the recording.
+/// Returns whether the existing part stays: its files exist, and it has a later state of the
+/// recording than `member`, or the same final state.
 fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
     let [known] = &there.members[..] else { return false };
     let is_same = !member.unfinished && known == member;
@@ -180,8 +183,8 @@ fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
         && there.all_files().all(|(table, file)| open::is_there(dir, table, file))
 }
 
-/// Whether the files of an older part have the first calls of `part`, so that only the others have
-/// to be written.
+/// Returns whether an older part may have the first calls of `part`: its recording, options and
+/// counters are the same, and its files of calls exist.
 fn is_begun(old: &Part, member: &Member, part: &Part, dir: &Path) -> bool {
     let [known] = &old.members[..] else { return false };
     let alike = Member {
@@ -277,8 +280,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether this is a table's file of the recording. The file name of another recording may
-    /// begin with the same letters.
+    /// Returns whether `name` is the file of a table of this recording. The file name of another
+    /// recording may begin with the same letters.
     fn is_own(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('-'));
         let hash = rest.and_then(|rest| rest.strip_suffix(".parquet")).unwrap_or_default();

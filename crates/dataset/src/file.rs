@@ -21,13 +21,14 @@ use crate::layout;
 use crate::schema::{Column, Kind, Table};
 use crate::steps::step;
 
-/// The number of rows that are compressed and indexed together. A query for one op skips the groups
-/// without it.
+/// The largest number of rows in a row group of the table `calls`. The rows of a group are
+/// compressed and indexed together. A query for one op skips the row groups without this op.
 const GROUP_ROWS: usize = 65_536;
-/// Tables with few rows per rank have larger groups.
+/// The largest number of rows in a row group of the other tables, which have fewer rows for each
+/// rank.
 const GROUP_ROWS_OF_MANY: usize = 1 << 20;
 
-/// The length of a hash in the name of a file.
+/// The number of hexadecimal digits of a hash in the name of a file.
 pub(crate) const HASH_DIGITS: usize = 16;
 
 pub(crate) fn in_digits(hash: &[u8]) -> String {
@@ -43,7 +44,7 @@ fn unfinished_name() -> String {
     format!(".part-{}-{:016x}-{number}.tmp", std::process::id(), *OF_PROCESS)
 }
 
-/// A file that has no final name yet. It is removed if the value is dropped before
+/// A file that has no final name yet. The file is removed if this value is dropped before
 /// [`Fresh::finish`].
 pub(crate) struct Fresh {
     out: BufWriter<File>,
@@ -97,7 +98,8 @@ impl Drop for Fresh {
     }
 }
 
-/// Replaces a small file as a whole.
+/// Creates or replaces the file at `path` in one step, so that no reader sees a part of the new
+/// contents.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut file = Fresh::create(directory)?;
@@ -124,13 +126,13 @@ impl TableWriter {
             }))
             .set_created_by(format!("counterpoint {}", env!("CARGO_PKG_VERSION")));
         if table != Table::Calls {
-            // An index of pages would take kilobytes.
+            // An index of Parquet's pages would add kilobytes to these small files.
             properties = properties
                 .set_statistics_enabled(EnabledStatistics::Chunk)
                 .set_offset_index_disabled(true);
         }
         // Numbers in these columns are rarely equal, but mostly close to those of the neighbouring
-        // rows. A dictionary would need 8 bytes for each different number.
+        // rows. A dictionary would need all bytes (usually 8) of each different number.
         let is_close = |column: &Column| column.kind == Kind::Whole || column.name == "bucket";
         for column in table.columns().filter(is_close) {
             let column = ColumnPath::from(column.name);
@@ -138,7 +140,8 @@ impl TableWriter {
                 .set_column_dictionary_enabled(column.clone(), false)
                 .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
         }
-        // Readers need only the types of the columns. A copy of the schema would take a kilobyte.
+        // Readers need only Parquet's types of the columns. A copy of the Arrow schema would take a
+        // kilobyte.
         let options = ArrowWriterOptions::new()
             .with_properties(properties.build())
             .with_skip_arrow_metadata(true);

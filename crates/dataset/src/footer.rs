@@ -1,9 +1,10 @@
 //! Checks the footer of a Parquet file before the contents of the file are used.
 //!
-//! A part states which rows a file has, and of which members. The footer must have the columns and
-//! types of the table (optional columns may be absent), and the number of rows that the part
-//! states. In its statistics, runs, ranks and recordings must be between the smallest and the
-//! largest of the part. The rows themselves are not read here.
+//! The JSON file of a part states how many rows each Parquet file of the part has, and which
+//! members (recordings of one rank each) the part has. The footer must have the columns and types
+//! of the table (optional columns may be absent), and the number of rows that the part states. The
+//! smallest and the largest run, rank and recording id in the footer's statistics must be within
+//! the range of the part's members. The rows themselves are not read here.
 //!
 //! The program `counterpoint-query` uses another version of the Parquet library, and includes this
 //! source file as well.
@@ -21,8 +22,8 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
-/// Returns why a file of a table does not match the description in its part. A panic of the library
-/// counts as such a reason.
+/// Returns why a file of a table does not match the description in its part. A panic of the Parquet
+/// library counts as such a reason.
 pub fn problem(path: &Path, table: Table, file: &layout::File, part: &Part) -> Option<String> {
     let found = catch_unwind(AssertUnwindSafe(|| check(path, table, file, part)));
     match found.unwrap_or_else(|_| Err("its footer cannot be read".to_owned())) {
@@ -71,7 +72,7 @@ fn columns(found: &ParquetMetaData, table: Table, part: &Part) -> Result<(), Str
     }
     let counters: &[String] = if table == Table::Calls { &part.counters } else { &[] };
     let other = counters.iter().find(|name| {
-        // A rank of a merged part may not have this counter.
+        // The column must be nullable, because a rank of a merged part can lack this counter.
         of_name(name).is_some_and(|own| !is_of(own, Kind::Counter, true))
     });
     match other {
@@ -96,8 +97,8 @@ fn is_of(column: &ColumnDescriptor, kind: Kind, nullable: bool) -> bool {
     is_kind && column.self_type().get_basic_info().repetition() == repetition
 }
 
-/// Checks that the runs, ranks and recordings in the statistics are between the smallest and the
-/// largest of the part. Missing statistics are not an error.
+/// Checks that the runs, ranks and recording ids in the footer's statistics are within the range of
+/// the part's members. Missing statistics are not an error.
 fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     let range = |of: &dyn Fn(&Member) -> Vec<u8>| -> Option<RangeInclusive<Vec<u8>>> {
         let all = || part.members.iter().map(of);
@@ -126,8 +127,8 @@ fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the texts of a column are in the range. Statistics may contain only the beginning of a
-/// long text. Such texts are not compared.
+/// Returns whether the texts of a column are in the range. Statistics may contain only the
+/// beginning of a long text. Such texts are not compared.
 fn texts(column: &ColumnChunkMetaData, range: &RangeInclusive<Vec<u8>>) -> bool {
     let Some(own) = column.statistics() else { return true };
     let low = own.min_bytes_opt().filter(|_| own.min_is_exact());

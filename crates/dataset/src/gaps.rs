@@ -1,5 +1,5 @@
-//! Describes the gaps in a dataset in words. Ranks are listed as ranges, because a million ranks
-//! may be missing.
+//! Finds gaps in a dataset, such as missing ranks, and describes them in words. Ranks are listed as
+//! ranges, because a million ranks may be missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,8 @@ use crate::layout::Member;
 
 const MOST_NAMED: usize = 16;
 
-/// Something that is missing in a dataset, or that would be misread.
+/// Something that readers of a dataset must know: missing, repeated, unfinished or unreadable
+/// recordings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
     /// Some ranks of a run have no recording, although the run had `size` ranks.
@@ -39,7 +40,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// Whether something of the dataset is left out because it cannot be read.
+    /// Returns whether something of the dataset is left out because it cannot be read.
     pub fn is_left_out(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
     }
@@ -115,7 +116,7 @@ impl Ranks {
         Self(ranges)
     }
 
-    /// The ranks must be in ascending order.
+    /// Makes ranges of ranks, which must be in ascending order.
     pub fn of(ranks: impl Iterator<Item = u32>) -> Self {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for rank in ranks {

@@ -3,8 +3,8 @@
 //! A key is a hash of the op's name, library and role, and of the types and shapes of its
 //! arguments. The device is not part of the key, because ranks use different devices. The source
 //! location is not part of it either, because it contains a path on one machine. If two ops of a
-//! process then have the same key, only the first one keeps it. Later ones get another key that
-//! includes their number.
+//! process have the same key for these reasons, only the first one keeps it. Each later op gets
+//! another key: a hash of this key and of the number of earlier ops with it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,15 +37,17 @@ pub(crate) fn hash_of(texts: &[&str]) -> String {
     in_digits(&hash.finalize())
 }
 
-/// Returns the key and the names of the op of each row. With `redacted`, names are made of keys,
-/// and libraries, arguments and source locations are left out.
+/// Returns the key, the name and other texts for the op of each of `rows`, and for all other ops of
+/// the profile. With `redacted`, names are made of keys, and libraries, arguments and source
+/// locations are left out.
 pub(crate) fn names(
     profile: &Profile,
     rows: impl Iterator<Item = Key>,
     redacted: bool,
 ) -> BTreeMap<Key, OpName> {
     let processes = profile.processes.iter().enumerate();
-    // The calls that plugins recorded are in the rows of the process in which the plugins ran.
+    // The calls that plugins recorded are in a process of their own, which needs no rows: the calls
+    // are in the rows of the process in which the plugins ran.
     let told = processes.filter(|(_, process)| !process.id.is_of_plugins()).flat_map(|(at, _)| {
         let ops = &profile.ops;
         ops.of_process(at).map(move |op| Key::OpIn(at, ops.row_of(op)))

@@ -1,4 +1,4 @@
-//! Defines the names of files, and parts, which list the files that belong together.
+//! Defines the names of files, and the type [`Part`], which lists the files that belong together.
 //!
 //! ```text
 //!  DATASET/dataset.json                            version, tables and types
@@ -8,9 +8,10 @@
 //!          TABLE/run=R/part-H.parquet
 //! ```
 //!
-//! `R` is the run and `N` is the rank. They are columns, too, so that readers need not parse names
-//! of directories. `K` is the id of the recording. `H` is a hash of the contents of a Parquet file,
-//! which never changes once it has its name. For a part, `H` is a hash of its recordings.
+//! `R` is the run and `N` is the rank. Every table has both as columns, too, so that readers need
+//! not parse names of directories. `K` is the id of the recording. In the name of a Parquet file,
+//! `H` is a hash of the contents: a file with this name never changes. In the name of a JSON file,
+//! `H` is a hash of the ranks and ids of the part's recordings.
 
 use std::collections::BTreeMap;
 
@@ -20,39 +21,41 @@ use crate::schema::Table;
 
 /// The file by which a directory is recognised as a dataset.
 pub const DATASET_NAME: &str = "dataset.json";
-/// The directory of the parts.
+/// The directory below which each part has its JSON file.
 pub const PARTS_NAME: &str = "parts";
 /// The version of the format of a dataset.
 pub const DATASET_SCHEMA: &str = "counterpoint.dataset/1";
 /// The version of the format of a part.
 pub const PART_SCHEMA: &str = "counterpoint.dataset_part/1";
-/// The version of a part that earlier versions of this program would misread, because it has
-/// several files of a table or a recording that had not ended.
+/// The version of the format of a part that has several files for one table, or a recording that
+/// had not ended. Earlier versions of this program would misread such a part.
 pub const GROWING_PART_SCHEMA: &str = "counterpoint.dataset_part/2";
 
 /// The largest number of ranks of a run.
 pub const MOST_RANKS: u32 = 1 << 20;
-/// The largest number of counters of a part: each is a column of `calls`, which is kept in memory.
-/// A recording has 32 at most; a merged part has the counters of all its ranks.
+/// The largest number of counters of a part. Each counter is a column of the table `calls`, and a
+/// writer keeps some rows of all columns in memory. A recording has 32 at most; a merged part has
+/// the counters of all its ranks.
 pub const MOST_COUNTERS: usize = 1024;
 
-/// A recording of one rank, or of several ranks in files that they share.
+/// A recording of one rank, or recordings of several ranks in files that they share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
     /// [`PART_SCHEMA`] or [`GROWING_PART_SCHEMA`].
     pub schema: String,
-    /// Sorted by run, rank and part.
+    /// The recordings, sorted by run, rank and id.
     pub members: Vec<Member>,
     /// The counters that are columns of `calls`.
     pub counters: Vec<String>,
     /// One file for each table that has rows.
     pub files: BTreeMap<String, File>,
-    /// Further files of tables that grew while the program ran, in the order in which they were
-    /// written.
+    /// The further files of a table, in the order in which they were written. A table can have
+    /// several files if the recording was exported while it went on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, Vec<File>>,
-    /// The pages of the recording that are in `calls`; `None` if all are.
+    /// The pages (blocks of recorded calls) that are in `calls`, if the recording had not ended
+    /// when it was exported. `None` otherwise, and also without `calls` or after a merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<Written>,
 }
@@ -61,18 +64,18 @@ pub struct Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Written {
-    /// In the order of their numbers.
+    /// The processes of the recording. The index of a process is its number in `calls`.
     pub processes: Vec<WrittenProcess>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WrittenProcess {
-    /// The process in the recording.
+    /// The id of the process in the recording.
     pub id: String,
     /// The number of ops of the process.
     pub ops: usize,
-    /// A hash of these ops and of their keys.
+    /// A hash of the keys, names, devices and sources of these ops.
     pub ops_hash: String,
     /// For each thread, by its number in the process: how many pages are in `calls`.
     pub threads: BTreeMap<u32, u32>,
@@ -99,7 +102,7 @@ impl Part {
         }
     }
 
-    /// Returns the schema that the part must have.
+    /// Returns the version of the format that the part needs for its contents.
     pub fn own_schema(&self) -> &'static str {
         match self.more.is_empty() && !self.members.iter().any(|member| member.unfinished) {
             true => PART_SCHEMA,
@@ -107,7 +110,7 @@ impl Part {
         }
     }
 
-    /// Returns why no dataset can have such a part.
+    /// Returns why the part is not valid, or `None` if it is.
     pub fn problem(&self) -> Option<String> {
         let problem = self.members.iter().find_map(Member::problem);
         if problem.is_some() {
@@ -146,7 +149,7 @@ pub struct Member {
     pub rank: u32,
     /// The id of the recording.
     pub part: String,
-    /// `None` if it is not known.
+    /// The number of ranks of the run; `None` if it is not known.
     pub world_size: Option<u32>,
     /// Whether the member's calls are in the dataset.
     pub calls: bool,
@@ -154,11 +157,11 @@ pub struct Member {
     pub sampled: bool,
     /// Whether names were replaced.
     pub redacted: bool,
-    /// Whether the recording had not ended.
+    /// Whether the recording had not ended when it was exported.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
-    /// The number of calls of the recording when it was exported. It only grows, so it shows which
-    /// of two exports is the later one.
+    /// The number of calls of the recording when it was exported. This number only grows, so it
+    /// shows which of two exports is the later one.
     pub recorded_calls: u64,
     /// The version of the program that made the rows.
     pub program_version: String,
@@ -170,9 +173,9 @@ impl Member {
         (&self.run, self.rank, &self.part)
     }
 
-    /// Whether this member must stay, because `new` is an earlier state of the same recording. A
-    /// member with names does not stay if `new` is redacted, because somebody wants the names to be
-    /// removed.
+    /// Returns whether `new` must not replace this member, because `new` is an earlier state of the
+    /// same recording. If only `new` is redacted, returns false: somebody wants to remove the names
+    /// of this member.
     #[cfg(feature = "write")]
     pub(crate) fn is_later_than(&self, new: &Self) -> bool {
         let ahead = self.recorded_calls.cmp(&new.recorded_calls);
@@ -181,14 +184,15 @@ impl Member {
         self.id() == new.id() && new.unfinished && is_later && is_as_private
     }
 
-    /// Returns what decides which of two versions of a recording `merge` takes, the most important
-    /// first.
+    /// Returns a value for comparisons: of two versions of a recording, `merge` takes the one with
+    /// the larger value.
     #[cfg(feature = "write")]
     pub(crate) fn order(&self) -> (bool, bool, bool, u64) {
         (!self.unfinished, self.calls, !self.redacted, self.recorded_calls)
     }
 
-    /// Whether `new`, another version of the same recording, would add nothing.
+    /// Returns whether this member has all that `new`, another version of the same recording, has.
+    /// If only one of them is redacted, returns false.
     #[cfg(feature = "write")]
     pub(crate) fn has_all_of(&self, new: &Self) -> bool {
         self.redacted == new.redacted
@@ -197,7 +201,7 @@ impl Member {
             && (!self.unfinished || new.unfinished)
     }
 
-    /// Returns why no dataset can have this recording.
+    /// Returns why the description of the recording is not valid, or `None` if it is.
     pub fn problem(&self) -> Option<String> {
         if self.world_size.is_some_and(|size| size > MOST_RANKS) {
             let size = self.world_size.unwrap_or(0);
@@ -214,7 +218,7 @@ impl Member {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct File {
-    /// Relative to the dataset.
+    /// The path, relative to the dataset's directory.
     pub path: String,
     pub bytes: u64,
     /// The number of rows.
@@ -243,13 +247,13 @@ pub fn rank_directory(run: &str, rank: u32) -> String {
     format!("{}/rank={rank}", run_directory(run))
 }
 
-/// Whether a file in the directory of parts has the name of a part.
+/// Returns whether a file name has the form of the JSON file of a part.
 pub fn is_part_json(name: &str) -> bool {
     name.starts_with("part-") && name.ends_with(".json")
 }
 
-/// Turns a text into the name of a file. Special characters become `%` and two hexadecimal digits,
-/// as engines that read such directories expect it.
+/// Turns a text into the name of a file. Each byte of a special character becomes `%` and two
+/// hexadecimal digits. Query engines expect this encoding in names of directories such as `run=R`.
 pub fn escaped(text: &str) -> String {
     let mut name = String::new();
     for (place, byte) in text.bytes().enumerate() {
@@ -263,7 +267,7 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Splits a path inside of a dataset. Returns `None` for a path that could lead out of the dataset,
-/// or that contains a hidden name.
+/// or that contains a hidden name or a zero byte.
 pub(crate) fn components(path: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = path.split('/').collect();
     let fine = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains('\0');

@@ -14,12 +14,12 @@
 //! | [`layout`] | names of files; parts, which list the files that belong together |
 //! | [`open`](mod@open) | opens a dataset, and finds what is incomplete in it |
 //! | [`across`](mod@across) | reads the rows of all ranks, for `analysis::across` |
-//! | [`export`](mod@export) | adds the calls of one rank to a dataset |
+//! | [`export`](mod@export) | adds the recording of one rank to a dataset, as a part |
 //! | `rows`, `calls` | make the rows of the tables from a profile |
-//! | `pages` | which pages of a recording that goes on are in `calls` |
+//! | `pages` | decides which pages (blocks of recorded calls) an export adds to `calls` |
 //! | `keys` | keys of ops: the same op has the same key in all ranks |
 //! | `lock` | lets only one process at a time write the parts of a rank |
-//! | [`merge`](mod@merge) | merges datasets; each part is taken once |
+//! | [`merge`](mod@merge) | merges datasets; each recording is taken once |
 //! | `file` | writes files that are either complete or do not exist |
 //! | `footer` | compares the footer of a Parquet file with the file's part |
 //! | [`gaps`] | describes in words what is incomplete in a dataset |
@@ -33,11 +33,12 @@
 //! Invariants: a part exists if its JSON file exists. That file is written after the Parquet files
 //! that it lists, and replaced as a whole. So a writer that is killed leaves the old or the new
 //! part, and perhaps files that no part lists. An export does not replace a part by an earlier
-//! state. No file outside of the directory is read, whatever paths the files contain.
+//! state of the same recording, except to remove names. No file outside of the dataset's directory
+//! is read, whatever paths its JSON files contain.
 #![forbid(unsafe_code)]
 
-// `counterpoint-query` includes `footer.rs` as well. There, `dataset` is another crate, so here it
-// must be a name of this crate.
+// `counterpoint-query` includes `footer.rs` as well. That file imports from a crate `dataset`, so
+// this crate must have that name inside of itself, too.
 #[cfg(feature = "write")]
 extern crate self as dataset;
 

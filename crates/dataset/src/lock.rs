@@ -1,14 +1,14 @@
 //! Lets only one process at a time write the parts of a rank.
 //!
 //! An export reads the existing part, computes for a while, and replaces it. Two exports at the
-//! same time could continue the same old part. The part of the one that ends last would stay,
-//! although the other may contain the end of the recording. So an export holds the lock from
-//! reading to replacing.
+//! same time could continue the same old part. The part that is written last would replace the
+//! other, even if only the other contains the end of the recording. So an export holds the lock
+//! from reading to replacing.
 //!
 //! The lock is an `flock` on the directory of the rank's parts. It needs no file of its own, and
 //! the kernel releases it when the process ends. NFS has no locks on directories, so exports do not
-//! wait for each other there. Then a second check of the part, right before it is replaced, has to
-//! suffice.
+//! wait for each other there. On NFS, a second check of the part, right before it is replaced, has
+//! to suffice.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -23,11 +23,12 @@ pub(crate) struct RankLock {
 }
 
 impl RankLock {
-    /// Waits for other writers to this directory, which is created if necessary.
+    /// Waits until no other process holds the lock on this directory, and takes it. Creates the
+    /// directory if necessary.
     ///
     /// # Errors
-    /// Fails if the directory cannot be created or opened. A file system without such locks is not
-    /// an error.
+    /// Fails if the directory cannot be created or opened. A file system without locks on
+    /// directories is not an error.
     pub fn wait(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).map_err(Error::io("make directory", directory))?;
         let opened = File::open(directory).map_err(Error::io("open", directory))?;
@@ -40,8 +41,8 @@ impl RankLock {
         Ok(Self { directory: opened, is_held })
     }
 
-    /// Whether the lock is held, so that other processes have to wait. If it is, files that no part
-    /// lists are left over from killed processes.
+    /// Returns whether the lock is held, so that other processes have to wait. While it is held,
+    /// nobody else writes, so files that no part lists are left over from killed processes.
     pub fn is_held(&self) -> bool {
         self.is_held
     }
@@ -49,7 +50,8 @@ impl RankLock {
 
 impl Drop for RankLock {
     fn drop(&mut self) {
-        // Closing the file would not release the lock if a child process had inherited it.
+        // If a child process has inherited the open file, closing it here does not release the
+        // lock.
         let _ = self.directory.unlock();
     }
 }

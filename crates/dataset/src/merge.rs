@@ -1,14 +1,14 @@
-//! Merges datasets: each part is taken once, and each table of a run becomes one file.
+//! Merges datasets: each recording is taken once, and each table of a run becomes one file.
 //!
 //! ```text
 //!  members of all datasets, by run, rank and part ─► of equal ones, the one that has most
 //!    for each run and table: rows of each member, in this order ─► rows of 8,192 ─► one file
 //! ```
 //!
-//! The result depends, byte by byte, on the members alone, and not on the order of the datasets.
-//! Rows are copied and never added up, so merging again changes nothing. In memory are some
-//! thousands of rows of each file that contains several ranks. Files of one rank are opened one
-//! after another.
+//! The order of the datasets does not matter: the same recordings give the same files, byte by
+//! byte. Rows are copied and never added up, so merging the result with the same datasets again
+//! changes nothing. Files with rows of several ranks are open at the same time, with some thousands
+//! of rows of each in memory. Files of one rank are opened one after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -38,9 +38,9 @@ const BATCH: usize = 8192;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Sorted.
+    /// The members of the result, sorted.
     pub members: Vec<Member>,
-    /// How often a member was found again.
+    /// How many times a recording was found that had been found before.
     pub repeated: usize,
     /// The gaps of the result.
     pub gaps: Vec<Gap>,
@@ -111,7 +111,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
 }
 
 /// Moves the merged directory to its place in one step. A directory that was at `out` is at `stage`
-/// afterwards or, on some file systems, was empty and is gone.
+/// afterwards. On some file systems, a directory at `out` must be empty, and is removed.
 ///
 /// # Errors
 /// Fails if the directory cannot be moved.
@@ -134,8 +134,8 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a member is preferred to another version of the same recording. The paths of the files
-/// come last, so that the choice does not depend on the order of the datasets.
+/// Returns whether a member is preferred to another version of the same recording. The paths of the
+/// files are compared last, so that the choice does not depend on the order of the datasets.
 fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
     let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
         let hashes: Vec<String> = part.all_files().map(|(_, file)| file.path.clone()).collect();
@@ -184,8 +184,8 @@ fn copy(
     pending.flush(out)
 }
 
-/// Rows that are not written yet. They are written in batches of equal size, so that the bytes of a
-/// file do not depend on how many rows were read at a time.
+/// Rows that are not written yet. They are written in batches of [`BATCH`] rows (the last may have
+/// fewer), so that the bytes of a file do not depend on how many rows were read at a time.
 struct Pending {
     rows: usize,
     batches: Vec<RecordBatch>,
@@ -223,7 +223,8 @@ impl Pending {
 struct Source<'a> {
     path: std::path::PathBuf,
     reader: ParquetRecordBatchReader,
-    /// For each column of the result, the index of this column in the file.
+    /// For each column of the result, the index of this column in the file; `None` if the file
+    /// lacks it.
     places: Vec<Option<usize>>,
     schema: SchemaRef,
     /// The unused rows of the last batch.
@@ -288,7 +289,7 @@ impl<'a> Source<'a> {
     }
 
     /// Checks that each row belongs to a member of the part, and that the rows are in the order of
-    /// the members. Otherwise, rows could be skipped without an error.
+    /// the members. Without this check, rows could be skipped without an error.
     fn check(&mut self, batch: &RecordBatch) -> Result<()> {
         let id = ids(batch);
         for row in 0..batch.num_rows() {

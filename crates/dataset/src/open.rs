@@ -21,33 +21,35 @@ const MOST_CHANGES: u32 = 5;
 
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
-    /// Where the dataset is.
+    /// The dataset's directory.
     pub dir: PathBuf,
-    /// The parts whose files are all there, sorted by their first member.
+    /// The parts whose files all exist and match their descriptions, sorted by their first member.
     pub parts: Vec<Part>,
-    /// What is missing.
+    /// What is missing in the dataset, or would be misread.
     pub gaps: Vec<Gap>,
 }
 
-/// Returns why a file of a table does not match the description in its part. It is called for files
-/// that have the size that the part states.
+/// A function that returns why a file of a table does not match the description in its part, or
+/// `None` if it does. The check is called only for files that have the size that the part states.
 pub type Check<'a> = &'a dyn Fn(&Path, Table, &File, &Part) -> Option<String>;
 
 impl Dataset {
     /// Opens a dataset.
     ///
     /// # Errors
-    /// Fails if the directory is not a dataset of this version.
+    /// Fails if the directory is not a dataset of this version, or if a directory of parts cannot be
+    /// read.
     #[cfg(feature = "write")]
     pub fn open(dir: &Path) -> Result<Self> {
         Self::open_with(dir, &crate::footer::problem)
     }
 
-    /// Opens a dataset, and checks its files with `check`, for a program that has another Parquet
-    /// library.
+    /// Opens a dataset, and checks its files with `check`. A program with another Parquet library
+    /// passes a check of its own.
     ///
     /// # Errors
-    /// Fails if the directory is not a dataset of this version.
+    /// Fails if the directory is not a dataset of this version, or if a directory of parts cannot be
+    /// read.
     pub fn open_with(dir: &Path, check: Check<'_>) -> Result<Self> {
         check_version(dir)?;
         let mut found = Self { dir: dir.to_owned(), ..Self::default() };
@@ -99,8 +101,8 @@ impl Dataset {
         self.parts.iter().flat_map(move |part| part.files_of(table.name()))
     }
 
-    /// Opens a dataset and calls `read` with it. If a part was replaced meanwhile, so that files
-    /// are gone, both steps are repeated.
+    /// Opens a dataset and calls `read` with it. If `read` fails and the parts have changed
+    /// meanwhile, both steps are repeated.
     ///
     /// # Errors
     /// Fails if [`Dataset::open`] or `read` fails.
@@ -148,7 +150,7 @@ fn owned(member: &Member) -> (String, u32, String) {
     (member.run.clone(), member.rank, member.part.clone())
 }
 
-/// Whether a directory is marked as a dataset, of any version.
+/// Returns whether a directory is marked as a dataset, of any version.
 pub fn is_dataset(dir: &Path) -> bool {
     dir.join(DATASET_NAME).symlink_metadata().is_ok()
 }
@@ -202,8 +204,8 @@ pub(crate) fn read_part(path: &Path) -> Result<Part> {
     Ok(part)
 }
 
-/// Finds the JSON files below the directory of parts, at most two directories deep. Other things
-/// than files and directories become a [`Gap::Unreadable`].
+/// Finds the JSON files below the directory of parts, at most two directories deep. A directory
+/// below these, or something that is neither a file nor a directory, becomes a [`Gap::Unreadable`].
 fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<Gap>) -> Result<()> {
     let not_read =
         |path: &Path| Gap::Unreadable { why: format!("{}: not a regular file", path.display()) };
@@ -231,13 +233,13 @@ fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<G
     Ok(())
 }
 
-/// Whether a file exists with the size that its part states.
+/// Returns whether a file exists with the size that its part states.
 #[cfg(feature = "write")]
 pub(crate) fn is_there(dir: &Path, table: &str, file: &File) -> bool {
     problem(dir, table, file).is_none()
 }
 
-/// Returns why there is no such file with the size that its part states.
+/// Returns why `file` is not a regular file of the size that its part states, or `None` if it is.
 fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     let Some(path) = place(dir, table, file) else {
         return Some(format!("{:?} is not a place inside of the dataset's {table}", file.path));
@@ -252,14 +254,14 @@ fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     }
 }
 
-/// Returns the path of a file, unless it is outside of the table's directory or is reached through
-/// a link.
+/// Returns the path of a Parquet file. Returns `None` if the path is outside of the table's
+/// directory, leads through a link, or does not end in `.parquet`.
 pub(crate) fn place(dir: &Path, table: &str, file: &File) -> Option<PathBuf> {
     let mut path = dir.to_owned();
     let names = components(&file.path)?;
     let is_of_table = names.len() > 1 && names.first() == Some(&table);
     for name in Some(names).filter(|_| is_of_table && file.path.ends_with(".parquet"))? {
-        // The caller checks the last component.
+        // This tests the directories of the path. `problem` tests the file itself.
         if path != dir && path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
             return None;
         }

@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::layout::{DATASET_NAME, PARTS_NAME};
 use crate::schema::Table;
 
-/// Returns an entry of a directory that does not belong to a dataset, as a path relative to the
-/// directory. A dataset owns the files of [`crate::layout`], whether a part lists them or not, and
-/// unfinished files.
+/// Returns the path, relative to `dir`, of the first entry below `dir` that does not belong to a
+/// dataset. Files with names as in [`crate::layout`] belong to it, whether a part lists them or
+/// not, and so do unfinished files.
 ///
 /// # Errors
 /// Fails if a directory cannot be read.
@@ -56,7 +56,7 @@ fn is_directory(above: &[String], name: &str) -> bool {
     }
 }
 
-/// Whether a file has no final name yet.
+/// Returns whether a file has no final name yet.
 pub(crate) fn is_unfinished(name: &str) -> bool {
     name.starts_with(".part-") && name.ends_with(".tmp")
 }

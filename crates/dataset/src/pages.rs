@@ -1,5 +1,5 @@
-//! Decides which pages of a recording are written next, so that each call is in one file of
-//! `calls`.
+//! Decides which pages (blocks of recorded calls) of a recording are written next, so that each
+//! call is in one file of `calls`.
 //!
 //! ```text
 //!  thread   page 0  page 1 │ page 2  page 3  page 4 │ page 5 …
@@ -10,9 +10,10 @@
 //! all earlier pages of its thread are there. Such pages never change. When the recording has
 //! ended, everything that is left is written, including pages whose predecessor was lost.
 //!
-//! Rows contain the numbers of processes and the keys of ops. These can change, because an older
-//! process began to record later, or an op came between two ops of the same name. Then an export
-//! does not continue the existing files, but writes all calls again.
+//! Rows contain the numbers of processes and the keys of ops. Both can change while the recording
+//! goes on. An older process may begin to record, which is then numbered before the others. A new
+//! op may come between two ops of the same name, whose keys depend on their order. After such a
+//! change, an export does not continue the existing files, but writes all calls again.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +55,8 @@ pub(crate) fn next(
                 if sequence < done {
                     continue;
                 }
-                // The events of plugins are converted to calls when the recording has ended.
+                // The events of plugins become calls only when the recording has ended, so their
+                // pages are not complete before.
                 let is_final = header.flushed && sequence == end && !p.id.is_of_plugins();
                 if goes_on && !is_final {
                     break;
@@ -69,7 +71,8 @@ pub(crate) fn next(
     Next { pages, continues, written: goes_on.then_some(all) }
 }
 
-/// Whether the processes and ops of the earlier export still have the same numbers and keys.
+/// Returns whether the processes and ops of the earlier export still have the same numbers and
+/// keys.
 fn is_prefix(profile: &Profile, names: &BTreeMap<Key, OpName>, written: &Written) -> bool {
     let mut of_then = written.processes.iter().enumerate();
     written.processes.len() <= profile.processes.len()

@@ -1,5 +1,5 @@
-//! Makes the rows of a profile. The statistics come from the crate `analysis`, as those of
-//! `counterpoint report` do. Times are rounded to whole numbers of ns.
+//! Makes the rows of the tables, except `calls`, from a profile. The statistics come from the crate
+//! `analysis`, as those of `counterpoint report` do. Times are rounded to whole numbers of ns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -128,7 +128,7 @@ impl Rows {
         self.rows += 1;
     }
 
-    /// Returns the rows as columns, and begins anew.
+    /// Returns the rows that were added, as columns, and removes them from `self`.
     pub fn take(&mut self, path: &Path) -> Result<RecordBatch> {
         self.rows = 0;
         let columns = self.columns.iter_mut().map(Builder::finish).collect();
@@ -143,7 +143,7 @@ fn whole(ns: f64) -> Option<i64> {
     (ns.abs() < 9.2e18).then(|| ns.round() as i64)
 }
 
-/// Makes a cell of a number of up to 38 digits.
+/// Makes a cell of the rounded number; a number with more than 38 digits counts as missing.
 fn wide(value: f64) -> Cell<'static> {
     match value.abs() < 1e38 {
         true => Cell::Wide(value.round() as i128),
@@ -151,7 +151,8 @@ fn wide(value: f64) -> Cell<'static> {
     }
 }
 
-/// Returns how the times of a row are known.
+/// Returns how the times of a row are known: as measured, as an estimate, or not at all
+/// (`counted`).
 fn known(row: &Row) -> &'static str {
     match &row.sampled {
         None => "measured",
@@ -388,7 +389,8 @@ impl Made<'_> {
     }
 }
 
-/// Returns the losses that belong to no process, and the contradictions that the analysis found.
+/// Returns the losses that belong to no process. If the analysis found contradictions in the
+/// profile, their number is one more loss.
 fn analysis_losses(summary: &Summary, profile: &Profile) -> Vec<LossCount> {
     let mut own = profile.losses.clone();
     if !summary.violations.is_empty() {

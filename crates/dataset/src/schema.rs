@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type in memory.
+    /// Returns the Arrow type of the column.
     #[cfg(feature = "write")]
     pub fn data_type(self) -> DataType {
         match self {
@@ -222,7 +222,8 @@ impl Table {
     }
 
     #[cfg(feature = "write")]
-    /// Returns the schema, with these counters in `calls`.
+    /// Returns the Arrow schema of the table. For `calls`, each of these counters is a further
+    /// column.
     pub fn schema(self, counters: &[String]) -> SchemaRef {
         let own = self.columns().map(|c| Field::new(c.name, c.kind.data_type(), c.nullable));
         let counters = counters.iter().filter(|_| self == Self::Calls);

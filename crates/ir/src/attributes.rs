@@ -2,10 +2,11 @@
 //!
 //! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute (such
 //! as `memory(none)`) still promised that it does none of this, the next optimisation would join
-//! two calls with the same arguments, and the count of calls would be wrong. The attributes of its
-//! callers and of the calls would be false as well. So these attributes are removed from
-//! instrumented functions, from functions defined here that call others, and from calls. Functions
-//! that are only declared are not instrumented, and their calls keep their attributes.
+//! two calls with the same arguments, and the count of calls would be wrong. Such attributes of the
+//! function's callers, and of the calls to the function, would be false as well. So these
+//! attributes are removed from instrumented functions, from calls that may reach a function defined
+//! here, and from functions with such calls. Calls to functions that are only declared keep their
+//! attributes, because those functions are not instrumented here.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -14,7 +15,7 @@ use crate::edit::Edits;
 use crate::module::Module;
 use crate::scan::{Span, Token, Tokens, name, number};
 
-/// Promises that a function does not do something.
+/// Attributes that promise that a function does not do something.
 const FALSE_NOW: [&[u8]; 10] = [
     b"memory",
     b"readnone",
@@ -96,7 +97,8 @@ impl Weaker {
     /// Removes the false attributes of a definition. `tail` is the text between its arguments and
     /// its body.
     pub fn definition(&self, text: &[u8], tail: Span, edits: &mut Edits) {
-        // The operands of `prefix` and similar words are not attributes.
+        // `tail` may contain operands of `prefix` and similar words, but these contain none of the
+        // attributes.
         for piece in false_now(text, tail) {
             edits.replace(piece, "");
         }
@@ -113,8 +115,8 @@ impl Weaker {
         }
     }
 
-    /// Removes the false attributes of a call, unless its function is declared or inline assembler.
-    /// Returns whether the call may reach a function that is defined here.
+    /// Removes the false attributes of a call, unless the callee is inline assembler or a function
+    /// that is only declared. Returns whether the call may reach a function that is defined here.
     pub fn call(
         &self,
         text: &[u8],

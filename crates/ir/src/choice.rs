@@ -7,7 +7,7 @@ use crate::function::{Body, Terminator};
 use crate::loops::Loops;
 use crate::schedule::Schedule;
 
-/// The functions that get an id.
+/// The functions whose calls are recorded, as the hits of loops are. Each of them gets an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Functions {
     /// Functions with an instrumented loop.
@@ -31,17 +31,17 @@ pub struct Options<'a> {
     pub min_height: Option<u32>,
     /// Whether a loop must have siblings (other loops directly inside the same loop or function).
     pub siblings: bool,
-    /// The functions that get an id.
+    /// The functions whose calls are recorded.
     pub functions: Functions,
-    /// Accepts names of functions, as in the text without `@`. Other functions are not
-    /// instrumented.
+    /// Returns whether a function may be instrumented, by its name in the text, without `@`. `None`
+    /// accepts all functions.
     pub filter: Option<&'a dyn Fn(&str) -> bool>,
     /// The schedule that the text was compiled from. If it is set, it chooses the loops, and
     /// `max_depth`, `min_height` and `siblings` do not matter.
     pub schedule: Option<&'a Schedule>,
     /// The target triple, for a text without one.
     pub target: Option<&'a str>,
-    /// The file's name for the side table.
+    /// The name of the file with the text, as the side table shows it.
     pub source: &'a str,
 }
 
@@ -74,7 +74,7 @@ impl Options<'_> {
 /// The chosen parts of one function.
 #[derive(Debug, Default)]
 pub struct Choice {
-    /// Whether the function has an id.
+    /// Whether the calls of the function are recorded, so that it needs an id.
     pub function: bool,
     /// The chosen loops, in the order of [`Loops::all`].
     pub loops: Vec<u32>,
@@ -155,16 +155,17 @@ fn loops_parent(nearest: &[u32], parent: u32) -> u32 {
     nearest.get(parent as usize).copied().unwrap_or(NONE)
 }
 
-/// The limit for the number of a function's indirect targets times the depth of its loops. Above
-/// it, none of its loops is instrumented, because finding the loops that these jumps leave would
-/// take too long.
+/// The limit for the number of targets of a function's indirect jumps times the depth of its
+/// deepest loop. Above the limit, none of the function's loops is instrumented, because finding the
+/// loops that these jumps leave would take too long.
 const MOST_WORK: u64 = 10_000_000;
 
 /// Returns for each loop why it cannot be instrumented, or `None`.
 ///
-/// A hook needs a new block on its edge. An edge to a landing pad or from an `indirectbr` cannot
-/// have one. A loop that an exception leaves is measured nevertheless; its hit begins and does not
-/// end.
+/// A hook is code at the begin or end of a hit (an execution of the loop from its entry to its
+/// exit). It needs a new block on an edge of the control flow. An edge to a landing pad or from an
+/// `indirectbr` cannot have a new block. A loop that an exception leaves can be instrumented
+/// nevertheless: its hit begins, and no hook records the end.
 fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     let mut why = vec![None; loops.all.len()];
     let indirect = body.blocks.iter().filter(|block| block.end == Terminator::Indirect);
@@ -173,7 +174,7 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     if u64::from(indirect) * u64::from(deepest) > MOST_WORK {
         return vec![Some("too many indirect jumps are around it"); loops.all.len()];
     }
-    // The smallest depth among the loops that an indirect jump inside each loop leaves.
+    // For each loop: the smallest depth of the loops that an indirect jump inside of it leaves.
     let mut left = vec![u32::MAX; loops.all.len()];
     for (from, block) in body.blocks.iter().enumerate() {
         let inner = loops.innermost[from];
@@ -191,7 +192,7 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
                 why[target as usize] = Some("an indirect jump enters it");
             }
             if inner != NONE && !(target != NONE && loops.encloses(inner, target)) {
-                // Goes outwards from `target` to a loop around both ends of the jump.
+                // The jump leaves the loops around its block whose depth is `kept` or larger.
                 let kept = common_depth(loops, inner, target);
                 let least = &mut left[inner as usize];
                 *least = (*least).min(kept);

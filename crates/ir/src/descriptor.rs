@@ -1,7 +1,8 @@
-//! Writes the parts of an instrumented module that are not hooks: the descriptor, the side table,
-//! the constructor and destructor that look for a runtime, the function through which a JIT
-//! attaches one, and the rehearsal (a function that runs empty hits, so that the runtime can
-//! measure their cost).
+//! Writes the parts of an instrumented module that are not hooks: the descriptor, the side table
+//! and some functions. A constructor looks for a runtime and registers the module there, and a
+//! destructor unregisters it. A JIT that runs no constructors registers the module through an
+//! exported function. The rehearsal runs empty hits (calls or loops without contents), so that the
+//! runtime can measure the cost of the hooks.
 
 use std::fmt::Write;
 
@@ -20,7 +21,7 @@ const PRIORITY: u32 = 101;
 /// The names of the added definitions.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// The identity as 32 hexadecimal digits.
+    /// The module's identity as 32 hexadecimal digits.
     pub id: String,
 }
 
@@ -37,7 +38,7 @@ pub struct Descriptor<'a> {
     pub mode: Mode,
     /// Number of ids.
     pub ids: u32,
-    /// The identity as bytes.
+    /// The module's identity as bytes.
     pub id: [u8; 16],
     /// The side table.
     pub table: &'a str,
@@ -66,7 +67,8 @@ impl Descriptor<'_> {
         let _ = write!(out, "{table} = internal constant [{bytes} x i8] c\"");
         quoted(self.table.as_bytes(), out);
         out.push_str("\", align 1\n");
-        // Mode log has no rehearsal, because its empty hits would be in the log like the program's.
+        // Mode log has no rehearsal, because the log would contain the empty hits like those of the
+        // program.
         let rehearse = match self.mode {
             Mode::Log => "null".to_owned(),
             _ => names.of("rehearse"),
@@ -99,7 +101,7 @@ impl Descriptor<'_> {
         }
     }
 
-    /// Whether the target has `dlsym`, which is assumed except on Windows.
+    /// Returns whether the target has `dlsym`, which is assumed except on Windows.
     pub fn has_dlsym(&self) -> bool {
         !self.triple.contains("windows")
     }
@@ -110,8 +112,8 @@ impl Descriptor<'_> {
 
     /// Writes the ELF note by which a runtime that is loaded later finds the descriptor. The note
     /// contains the distance from its content to the descriptor, so that the dynamic linker has
-    /// nothing to relocate. Without the constructor's reference to the note, an optimiser would
-    /// remove it.
+    /// nothing to relocate. The constructor refers to the note, because an optimiser would
+    /// otherwise remove the note.
     fn note(&self, out: &mut String) {
         let (note, descriptor) = (self.names.of("note"), self.names.of("module"));
         let (name, kind) = (abi::loops::NOTE_NAME.to_bytes_with_nul(), abi::loops::NOTE_TYPE);
@@ -135,7 +137,8 @@ impl Descriptor<'_> {
 
     /// Writes two functions that register the module once: an internal one, and an exported one for
     /// loaders that run no constructors. The constructor does not call the exported one: if two
-    /// copies of a module are loaded, both would call the same function.
+    /// copies of a module are loaded, this name means the function of only one copy, so the other
+    /// copy would not be registered.
     fn attach(&self, out: &mut String) {
         let names = self.names;
         let (attach, registered) = (names.of("attach"), names.of("registered"));
@@ -251,7 +254,8 @@ done:
         );
     }
 
-    /// Writes the function that runs empty hits in an entry that its caller passes.
+    /// Writes the function that runs empty hits. They change the entry (the numbers of one function
+    /// or loop) that the caller passes.
     fn rehearse(&self, writer: &mut Writer) {
         writer.restart();
         let hook = Hook::default();
@@ -277,8 +281,8 @@ start:
 }
 
 impl Names {
-    /// Adds our constructor and destructor to the module's lists: to an existing list by an entry
-    /// in `edits`, or else by a new list in `out`, the text after the module.
+    /// Adds our constructor and destructor to the module's lists. An existing list is extended by
+    /// changes in `edits`. A missing list is written to `out`, the text after the module.
     pub fn constructors(
         &self,
         text: &[u8],

@@ -26,7 +26,7 @@ impl Graph {
         self.starts.len().saturating_sub(1)
     }
 
-    /// Whether there are no nodes.
+    /// Returns whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -56,11 +56,12 @@ impl Graph {
 /// The dominator tree of the nodes that node 0 reaches.
 #[derive(Clone, Debug, Default)]
 pub struct Dominators {
-    /// The immediate dominator; [`NONE`] for node 0 and for unreached nodes.
+    /// The immediate dominator of each node; [`NONE`] for node 0 and for unreached nodes.
     pub idom: Vec<u32>,
     /// Nodes in the order of a depth-first search, parents before children.
     pub order: Vec<u32>,
-    /// When a walk over the dominator tree enters and leaves each node; 0 for unreached nodes.
+    /// For each node, the steps at which a walk over the dominator tree enters and leaves it; 0 for
+    /// unreached nodes.
     spans: Vec<(u32, u32)>,
     /// Nodes of the dominator tree, children before parents.
     pub postorder: Vec<u32>,
@@ -115,12 +116,13 @@ impl Dominators {
         Self { idom: by_node, order, spans, postorder }
     }
 
-    /// Whether node 0 reaches a node.
+    /// Returns whether node 0 reaches a node.
     pub fn reached(&self, node: u32) -> bool {
         self.spans[node as usize].1 != 0
     }
 
-    /// Whether every path from node 0 to `node` passes through `above`. Both must be reached.
+    /// Returns whether every path from node 0 to `node` passes through `above`. Node 0 must reach
+    /// both nodes.
     pub fn dominates(&self, above: u32, node: u32) -> bool {
         let (above, node) = (self.spans[above as usize], self.spans[node as usize]);
         above.0 <= node.0 && node.1 <= above.1
@@ -157,7 +159,7 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     (order, parent)
 }
 
-/// The processed nodes, with compressed paths.
+/// The forest of the algorithm: the nodes that are processed, with compressed paths to their roots.
 struct Forest {
     ancestor: Vec<u32>,
     label: Vec<u32>,
@@ -170,7 +172,7 @@ impl Forest {
     }
 
     /// Returns the node with the smallest semidominator on the path from `v` to its root, without
-    /// the root.
+    /// the root. If `v` is a root, returns `v`.
     fn eval(&mut self, v: u32, semi: &[u32]) -> u32 {
         let mut u = v;
         while self.ancestor[u as usize] != NONE
@@ -191,8 +193,8 @@ impl Forest {
     }
 }
 
-/// Walks over the dominator tree. Returns when each node is entered and left, and the nodes in the
-/// order of leaving.
+/// Walks over the dominator tree. Returns the steps at which it enters and leaves each node, and
+/// the nodes in the order of leaving.
 fn walk(order: &[u32], idom: &[u32], n: usize) -> (Vec<(u32, u32)>, Vec<u32>) {
     let mut spans = vec![(0_u32, 0_u32); n];
     // Linked lists of children: the first child, and the next child of the same parent.
@@ -242,8 +244,8 @@ mod tests {
         Graph { starts, targets }
     }
 
-    /// Whether `above` dominates `node` by the definition: without `above`, node 0 does not reach
-    /// `node`.
+    /// Returns whether `above` dominates `node` by the definition: without `above`, node 0 does not
+    /// reach `node`.
     fn by_definition(graph: &Graph, above: u32, node: u32) -> bool {
         let mut seen = vec![false; graph.len()];
         let mut stack = if above == 0 { vec![] } else { vec![0] };

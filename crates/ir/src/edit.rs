@@ -6,7 +6,7 @@ use crate::scan::Span;
 /// which they were added.
 #[derive(Debug, Default)]
 pub struct Edits {
-    /// The piece that is replaced, and the range of `arena` with the new text.
+    /// For each change, the piece that is replaced, and the range of `arena` with the new text.
     all: Vec<(Span, usize, usize)>,
     arena: String,
 }
@@ -25,7 +25,7 @@ impl Edits {
     }
 
     /// Appends the text between two offsets to `out`, with the changes made, and forgets the
-    /// changes. They must lie between these offsets.
+    /// changes. All changes must lie between these offsets.
     pub fn apply(&mut self, text: &[u8], within: Span, out: &mut Vec<u8>) {
         self.all.sort_by_key(|(span, from, _)| (span.start, span.end, *from));
         let mut at = within.start;

@@ -39,7 +39,7 @@ pub enum IrError {
         /// The part that the definition lacks.
         what: &'static str,
     },
-    /// A jump has no target, too many targets, or a target that does not exist.
+    /// A jump has too few or too many targets, or a target that it cannot have.
     #[error("line {line}: this jump of {function} is malformed: {why}")]
     Branch {
         /// The line in which the jump ends, from 1.
@@ -64,7 +64,7 @@ pub enum IrError {
     /// Neither the text nor the caller names a target.
     #[error("the text names no target")]
     NoTarget,
-    /// The list of constructors does not have the form that LLVM writes.
+    /// A list of constructors or destructors does not have the form that LLVM writes.
     #[error("line {line}: @{name} is not a list as LLVM writes it")]
     Constructors {
         /// The line, from 1.

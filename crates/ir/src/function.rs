@@ -10,7 +10,7 @@ use crate::scan::{Cursor, Place, Span, Token, Tokens, find, is_plain, name, plai
 /// The instruction that ends a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Terminator {
-    /// Not known.
+    /// No known terminator.
     #[default]
     None,
     /// `br`, `switch`, `invoke`, `callbr` and others whose labels can be replaced.
@@ -66,16 +66,16 @@ pub struct Call {
 /// The blocks of a function. A `Body` is used again for the next function, which saves allocations.
 #[derive(Debug, Default)]
 pub struct Body {
-    /// In the order of the text; the first is the entry.
+    /// The blocks in the order of the text; the first one is the entry.
     pub blocks: Vec<Block>,
-    /// Of all blocks.
+    /// The phi nodes of all blocks.
     pub phis: Vec<Span>,
-    /// Of all blocks.
+    /// The edges of all blocks.
     pub edges: Vec<Edge>,
-    /// Of all blocks.
+    /// The calls of all blocks.
     pub calls: Vec<Call>,
-    /// LLVM's directives about the order of uses (`uselistorder`). They are removed, because they
-    /// would be wrong after a change.
+    /// LLVM's directives about the order of uses (`uselistorder`). The directives are removed,
+    /// because they would be wrong after a change.
     pub use_orders: Vec<Span>,
     /// Offset after the last `alloca` of constant size in the entry block, or that block's start.
     pub entry: u32,
@@ -119,7 +119,7 @@ impl Body {
                 open = true;
                 let index = self.blocks.len() as u32 - 1;
                 let key = match label.of(text) {
-                    // Quoted.
+                    // A quoted label.
                     [b'"', ..] => name(label.of(text)),
                     bare => bare,
                 };
@@ -188,8 +188,8 @@ impl Body {
         });
     }
 
-    /// Ends a block. `open` says that its last statement is not a known terminator. The function is
-    /// then left unchanged.
+    /// Ends a block. `open` says that the block's last statement is not a known terminator. The
+    /// function is then left unchanged.
     fn end_block(&mut self, open: bool) {
         if open {
             self.strange(|| "a block does not end with a known terminator".to_owned());
@@ -256,9 +256,9 @@ impl Body {
         false
     }
 
-    /// Finds the targets of the terminators. The error is the line and the defect of a malformed
-    /// terminator. Such a text is refused, because no compiler would read it, and a hook on a wrong
-    /// edge would count wrongly.
+    /// Finds the targets of the terminators. For a malformed terminator, the error contains its
+    /// line and its defect. Such a text is refused, because no compiler would read it, and a hook
+    /// on a wrong edge would count wrongly.
     fn resolve<'a>(
         &mut self,
         text: &'a [u8],
@@ -310,7 +310,7 @@ impl Body {
         &self.phis[from as usize..to as usize]
     }
 
-    /// Returns the control-flow graph. Two edges between the same blocks are both in it.
+    /// Returns the control-flow graph. Two edges between the same blocks are both in the graph.
     pub fn graph(&self) -> Graph {
         let mut starts = Vec::with_capacity(self.blocks.len() + 1);
         starts.extend(self.blocks.iter().map(|block| block.edges.0));
@@ -339,12 +339,12 @@ fn expected_targets(text: &[u8], terminator: Span) -> std::ops::RangeInclusive<u
     }
 }
 
-/// Returns a name for messages.
+/// Converts a name to a string for messages.
 pub fn show(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Returns the label that begins here, without its colon.
+/// Returns the label that begins at offset `at`, if there is one, without its colon.
 fn label(text: &[u8], at: usize) -> Option<Span> {
     let end = match text[at] {
         b'"' => find(text, at + 1, b'"')? + 1,
@@ -375,7 +375,8 @@ fn mentions(text: &[u8], needle: &[u8]) -> bool {
     text.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Whether an `alloca` has no number of elements, or a constant one.
+/// Returns whether the size of an `alloca` is constant: it has no number of elements, or a constant
+/// one.
 fn is_static(text: &[u8], statement: Span, op: Span) -> bool {
     let rest = Span { start: op.end, end: statement.end };
     let mut depth = 0_u32;
@@ -385,7 +386,7 @@ fn is_static(text: &[u8], statement: Span, op: Span) -> bool {
             Token::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
             Token::Mark(b')' | b']' | b'}' | b'>') => depth = depth.saturating_sub(1),
             Token::Mark(b',') if depth == 0 => after_comma = true,
-            // A name before the comma is the type.
+            // A local name before the comma is the type, and one after it the number of elements.
             Token::Local if after_comma && depth == 0 => return false,
             _ => {}
         }

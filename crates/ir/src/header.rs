@@ -35,7 +35,8 @@ pub fn statement(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether a statement of a block stores or calls.
+/// Returns whether a statement of a block stores or calls. Calls of LLVM's intrinsics count only if
+/// they write memory.
 pub fn stores_or_calls(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
         let statement = statement(line);
@@ -46,8 +47,8 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
         if !begins(&[b"call ", b"tail call ", b"musttail call ", b"notail call "]) {
             return false;
         }
-        // The first global name is the called function. Calls of assembly and of pointers have
-        // none.
+        // The first global name is the called function. A call of assembly or through a pointer may
+        // have no global name.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at + 1..]);
         match called.and_then(|name| name.strip_prefix(b"llvm.")) {
             Some(intrinsic) => WRITING.iter().any(|name| intrinsic.starts_with(name)),
@@ -63,7 +64,7 @@ pub struct Uses<'a> {
 }
 
 impl<'a> Uses<'a> {
-    /// Collects the uses in a whole function.
+    /// Collects the uses and definitions of local values in a whole function.
     pub fn of(text: &'a [u8], body: &Body) -> Self {
         let mut blocks: HashMap<&[u8], Vec<u32>> = HashMap::new();
         for (i, block) in body.blocks.iter().enumerate() {
@@ -79,13 +80,14 @@ impl<'a> Uses<'a> {
         Self { blocks }
     }
 
-    /// Returns the blocks of a value, each once, in the order of the text. Its name includes `%`.
+    /// Returns the blocks in which a value is used or defined, each once, in the order of the text.
+    /// The value's name includes `%`.
     pub fn blocks(&self, value: &[u8]) -> &[u32] {
         self.blocks.get(value).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Returns the statement of a block that defines a value, without the name and ` = `.
+/// Returns the statement in a block that defines `value`, without the value's name and ` = `.
 pub fn definition<'a>(text: &'a [u8], block: Span, value: &[u8]) -> Option<&'a [u8]> {
     let lines = block.of(text).split(|b| *b == b'\n');
     lines

@@ -1,8 +1,10 @@
 //! The code that runs when a hit (a call of a function, or an execution of a loop) begins and ends,
-//! for both languages of hooks: [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm`
-//! dialect. `loops.h` explains the numbers of an entry.
+//! for both languages in which hooks are written: [`crate::hooks`] prints LLVM IR, and
+//! [`crate::mlir`] the `llvm` dialect. `loops.h` explains the numbers of an entry (one function or
+//! loop on one thread).
 //!
-//! Values and addresses are names in the text. Numbers have 64 bits.
+//! The methods of [`Print`] get and return values and addresses as operands of the printed text,
+//! mostly names. Numbers have 64 bits.
 
 use std::mem::offset_of;
 
@@ -36,7 +38,7 @@ pub trait Print {
     fn is_there(&mut self, pointer: &str) -> String;
     /// Computes the low and the high word of a number's square.
     fn square(&mut self, number: &str) -> [String; 2];
-    /// Computes the leading zeros; 64 for 0.
+    /// Computes how many leading zeros a number has: 64 for 0.
     fn leading_zeros(&mut self, number: &str) -> String;
     /// Computes the address of a word in an array.
     fn element(&mut self, array: &str, index: &str) -> String;
@@ -47,10 +49,10 @@ pub trait Print {
     /// Prints a branch. `rare` says whether `then` is rarely taken (true) or nearly always taken
     /// (false), if that is known.
     fn branch(&mut self, condition: &str, then: &str, otherwise: &str, rare: Option<bool>);
-    /// Jumps to this block and begins it.
+    /// Jumps to `block` and begins it.
     fn join(&mut self, block: String);
 
-    /// Adds to a field of an entry. Returns its old and its new value.
+    /// Adds to a field of an entry. Returns the field's old and new value.
     fn add(&mut self, entry: &str, offset: usize, value: &str) -> (String, String) {
         let address = self.at(entry, offset);
         let old = self.load(&address);
@@ -59,7 +61,7 @@ pub trait Print {
         (old, new)
     }
 
-    /// Adds 1 to a field of an entry. Returns its old and its new value.
+    /// Adds 1 to a field of an entry. Returns the field's old and new value.
     fn count(&mut self, entry: &str, offset: usize) -> (String, String) {
         let one = self.number(1);
         self.add(entry, offset, &one)
@@ -125,13 +127,13 @@ pub trait Print {
         let carry = self.flag(&over);
         let high = self.binary("add", &high, &carry);
         self.add(entry, squares + 8, &high);
-        // In mode sampled, this field has the longest time.
+        // In mode sampled, the field `child_ticks` has the longest time of a hit.
         if mode == Mode::Sampled {
             self.better("ugt", ticks, entry, offset_of!(Entry, child_ticks));
         }
     }
 
-    /// Adds the iterations of a hit.
+    /// Adds the iterations of a hit to its entry.
     fn iterated(&mut self, entry: &str, iterations: &str, mode: Mode) {
         let (_, sum) = self.add(entry, offset_of!(Entry, iterations), iterations);
         self.count(entry, offset_of!(Entry, iterated));

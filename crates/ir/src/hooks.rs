@@ -1,9 +1,10 @@
-//! Writes the code of hooks. `loops.h` explains the numbers, and `docs/loops.md` the modes.
+//! Writes the code of hooks. `loops.h` explains the numbers that hooks change, and `docs/loops.md`
+//! the modes.
 //!
-//! An entry contains the numbers of one function or loop on one thread. They are read and written
-//! with monotonic atomic accesses, which are ordinary loads and stores in machine code. Other
-//! threads never see half of a new value, and the optimiser cannot join the increments of two calls
-//! that it has inlined.
+//! An entry contains the numbers of one function or loop on one thread. These numbers are read and
+//! written with monotonic atomic accesses, which are ordinary loads and stores in machine code.
+//! Other threads never see half of a new value, and the optimiser cannot join the increments of two
+//! calls that it has inlined.
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -49,7 +50,7 @@ impl Clock {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hook {
     pub id: u32,
-    /// Whether counters may be read: for a function, and for a loop of depth 0 or 1.
+    /// Whether the hook may read counters, as functions and loops of depth 0 or 1 do.
     pub counters: bool,
     /// Mode timed: whether there is a slot (a word of the stack) to which the loops inside add
     /// their times.
@@ -104,12 +105,12 @@ impl Kept {
         if self == Self::End { "ptr" } else { "i64" }
     }
 
-    /// Returns the constant for no value.
+    /// Returns the constant that stands for no value.
     pub fn nothing(self) -> &'static str {
         if self == Self::End { "null" } else { "0" }
     }
 
-    /// Returns the value's letter in names.
+    /// Returns the letter that stands for the value in names.
     pub fn letter(self) -> char {
         match self {
             Self::Stamp => 't',
@@ -128,13 +129,14 @@ impl Kept {
     }
 }
 
-/// Returns the name of a parent's slot in mode timed.
+/// Returns the name of the slot that the function or loop `id` has in mode timed.
 pub fn slot(id: u32) -> String {
     format!("%cpt.s{id}")
 }
 
 impl Writer {
-    /// Makes a writer. `weights` are the two metadata nodes of branch weights.
+    /// Makes a writer. `weights` are the metadata nodes for a branch that is rarely taken, and for
+    /// one that is nearly always taken.
     pub fn new(mode: Mode, clock: Clock, descriptor: String, weights: [u32; 2]) -> Self {
         let (out, block) = (String::new(), String::new());
         Self { out, block, next: 0, mode, clock, descriptor, weights }
@@ -167,7 +169,7 @@ impl Writer {
         name
     }
 
-    /// Reads a pointer of the descriptor.
+    /// Reads the pointer in a field of the descriptor.
     pub fn pointer(&mut self, offset: usize, order: &str) -> String {
         let descriptor = self.descriptor.clone();
         let address = self.at(&descriptor, offset);
@@ -184,8 +186,8 @@ impl Writer {
         join
     }
 
-    /// Writes the start of a function: asks the runtime for the calling thread's table. The text
-    /// begins in the entry block, and ends in a named block.
+    /// Writes the start of a function: asks the runtime for the calling thread's table. The written
+    /// text begins in the entry block, and ends in the block `cpt.in`.
     pub fn enter(&mut self) {
         self.join("cpt.start".to_owned());
         let enter = self.pointer(offset_of!(Module, enter), "acquire");
@@ -367,7 +369,7 @@ impl Writer {
     pub fn rehearse(&mut self, entry: &str, hook: &Hook, after: &str) {
         let from = self.block.clone();
         let join = self.new_block();
-        // A real hit tests its table. This test costs the same.
+        // A real hit tests whether the thread has a table. This test of `entry` costs the same.
         let there = self.is_there(entry);
         let on = self.new_block();
         self.branch(&there, &on, &join, Some(false));

@@ -29,7 +29,7 @@ pub struct Instrumented {
     pub text: Vec<u8>,
     /// The function or loop of each id.
     pub table: SideTable,
-    /// The table as embedded in the text.
+    /// The side table as embedded in the text.
     pub json: String,
     pub counts: Counts,
 }
@@ -37,17 +37,17 @@ pub struct Instrumented {
 /// Numbers of functions and loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those with bodies.
+    /// The functions with bodies.
     pub functions: usize,
-    /// Those in analysed functions.
+    /// The loops in analysed functions.
     pub loops: usize,
-    /// Those with an id.
+    /// The functions with an id.
     pub instrumented_functions: usize,
-    /// Those with an id.
+    /// The loops with an id.
     pub instrumented_loops: usize,
-    /// Those that the options leave out.
+    /// The loops that the options leave out.
     pub left_loops: usize,
-    /// Those that the filter leaves out.
+    /// The functions that the filter leaves out.
     pub left_functions: usize,
 }
 
@@ -56,7 +56,7 @@ pub struct Counts {
 pub struct Analysis {
     /// The function's blocks.
     pub body: Body,
-    /// Its graph with reversed edges.
+    /// The graph of the function's blocks, with reversed edges.
     pub reversed: Graph,
     /// The function's dominators.
     pub dominators: Dominators,
@@ -98,7 +98,7 @@ struct Run<'a> {
     out: Vec<u8>,
     table: SideTable,
     counts: Counts,
-    /// Up to here, the text was copied to `out`.
+    /// The offset up to which the text was copied to `out`.
     done: u32,
     /// Changes between functions that were not made yet, in the order of their offsets.
     outside: VecDeque<(Span, String)>,
@@ -115,7 +115,8 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     let triple = module.triple.clone().or_else(|| options.target.map(str::to_owned));
     let triple = triple.filter(|triple| !triple.is_empty()).ok_or(IrError::NoTarget)?;
     let clock = Clock::of(&triple).ok_or_else(|| IrError::Target(triple.clone()))?;
-    // The result contains the identity, so it is computed from the input.
+    // The output contains the identity, so the identity cannot be a hash of the output, but is
+    // computed from the input.
     let id = identity(text, options, &triple, &module);
     let names = Names { id: format!("{:032x}", u128::from_be_bytes(id)) };
     let free = module.metadata.len() as u32;
@@ -163,7 +164,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
 /// identity.
 pub const REVISION: u32 = 2;
 
-/// A hash of the text and the options.
+/// Returns a hash of the text and the options.
 fn identity(text: &[u8], options: &Options, triple: &str, module: &Module) -> [u8; 16] {
     use twox_hash::XxHash3_128;
     let Options { mode, max_depth, min_height, siblings, functions, source, .. } = options;
@@ -209,7 +210,8 @@ impl Run<'_> {
             for order in &analysis.body.use_orders {
                 self.edits.replace(*order, "");
             }
-            // The new blocks can be large, so they are appended directly.
+            // The new blocks can be large, so they are appended to the output, and not stored as
+            // edits.
             self.flush(definition.body.end);
             self.out.extend_from_slice(self.writer.out.as_bytes());
             self.writer.out.clear();
@@ -234,7 +236,7 @@ impl Run<'_> {
         self.table.skipped.push(Skipped { function, label, why });
     }
 
-    /// Instruments a function, if a part of it is chosen.
+    /// Instruments a function, if the function or one of its loops is chosen.
     fn function(
         &mut self,
         definition: &Definition,
@@ -388,7 +390,8 @@ impl Run<'_> {
         }
     }
 
-    /// Adds to the side table the loop of the schedule for each id.
+    /// Adds to the side table what the schedule says about the instrumented loops and their
+    /// function.
     fn enter_schedule(&mut self, work: &Work, scheduled: &[Option<u32>]) {
         let Some(schedule) = self.options.schedule else { return };
         let place = |lines| TextPlace { language: "tir".to_owned(), lines };
@@ -400,8 +403,8 @@ impl Run<'_> {
             function.get_or_insert(&one.function);
             let entry = &mut self.table.entries[hook.id as usize];
             entry.variable = Some(one.variable.clone());
-            // In this debug information, lines stand for loops of the schedule, so they are
-            // replaced.
+            // The lines in this debug information are not source lines: they stand for loops of the
+            // schedule, and are replaced.
             (entry.file, entry.line, entry.column) = match &one.source {
                 Some((file, line)) => (Some(file.clone()), Some(*line), None),
                 None => (None, None, None),

@@ -1,7 +1,7 @@
 //! Computes the number of iterations of a loop from a value that the loop has anyway: a phi node of
-//! the header that begins at a known value and changes by a constant. Its value at the end of the
-//! loop gives the number, without any work inside the loop. It is an integer, or a pointer that
-//! moves over an array.
+//! the header that begins at a known value and changes by a constant. The phi node's value at the
+//! end of the loop gives the number of iterations, without any work inside the loop. The phi node
+//! is an integer, or a pointer that moves over an array.
 //!
 //! An iteration is one run of the loop's body as it is in the text; a vectorised body counts as
 //! one. If the header only decides (`while`), its last run is not counted. If the header works
@@ -37,21 +37,22 @@ pub struct Counter {
     pub start: String,
     /// What each iteration adds, in `unit`. It is not 0.
     pub step: i64,
-    /// What the phi node gets from inside of the loop, with `%`.
+    /// The name (with `%`) of the value that the phi node gets from inside of the loop.
     pub next: String,
-    /// Edges back to the header.
+    /// The number of edges back to the header.
     pub latches: u32,
-    /// Whether the last run of the header is an iteration, too: it works, or has an edge to itself.
+    /// Whether the last run of the header is an iteration, too, because the header works or has an
+    /// edge to itself.
     pub whole: bool,
 }
 
-/// The largest number of elements by which a pointer may move in each iteration. With more, it
-/// could wrap around within a day.
+/// The largest number of elements by which a pointer may move in each iteration. A pointer that
+/// moves by more could wrap around within a day.
 const LARGEST_STRIDE: u64 = 1 << 16;
 
 impl Counter {
-    /// Computes the number of iterations, on an edge out of the loop. Returns the name of the
-    /// result, an `i64`.
+    /// Writes the computation of the number of iterations, for an edge out of the loop. Returns the
+    /// name of the result, an `i64`.
     pub fn at_exit(&self, writer: &mut Writer, from_header: bool) -> Option<String> {
         let Self { value, unit, start, step, whole, .. } = self;
         let (from, to) = if *step > 0 { (start, value) } else { (value, start) };
@@ -100,9 +101,11 @@ pub struct Search<'a> {
     pub names: &'a HashMap<&'a [u8], u32>,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// Bytes of blocks that may still be read. The limit makes the time of all searches linear.
+    /// How much of the function the search may still read: bytes of blocks and phi nodes, and
+    /// entries of `uses`. This limit makes the time of all searches linear in the length of the
+    /// function.
     pub budget: usize,
-    /// `None` until it is needed.
+    /// The uses of values; `None` until they are needed.
     pub uses: Option<Uses<'a>>,
 }
 
@@ -160,12 +163,14 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Reads a phi node with one value from outside of the loop, and one from inside.
+    /// Reads a phi node, if it gets the same value on all edges into the loop, and the same name on
+    /// all edges back.
     fn read(&self, l: u32, header: u32, phi: Span) -> Option<Phi<'a>> {
         let mut tokens = Tokens::new(self.text, phi);
         let (_, value) = tokens.next().filter(|(token, _)| *token == Token::Local)?;
         let kind = tokens.nth(2).map(|(_, kind)| kind.of(self.text))?;
-        // A pointer of another address space has more words before the bracket.
+        // The type of a pointer of another address space has more words before the bracket, so its
+        // phi node is refused.
         tokens.next().filter(|(token, _)| *token == Token::Mark(b'['))?;
         let (mut start, mut next): (Option<&[u8]>, Option<&[u8]>) = (None, None);
         let mut rotated = false;
@@ -188,8 +193,8 @@ impl<'a> Search<'a> {
         Some(Phi { value: value.of(self.text), kind, start, next, latches, rotated })
     }
 
-    /// Whether the header works ([`crate::header`]). `None` if that would take too long to find
-    /// out.
+    /// Returns whether the header works ([`crate::header`]). `None` if that would take too long to
+    /// find out.
     fn works(&mut self, l: u32, header: u32, counter: Span) -> Option<bool> {
         let body = self.body;
         if body.leaving(header).iter().all(|edge| self.loops.contains(l, edge.to)) {
@@ -245,7 +250,7 @@ struct Phi<'a> {
     start: &'a [u8],
     /// The value from inside of the loop, with `%`.
     next: &'a [u8],
-    /// Edges from inside of the loop.
+    /// The number of edges from inside of the loop.
     latches: u32,
     /// Whether an edge in `latches` is from the header itself.
     rotated: bool,
@@ -291,7 +296,7 @@ fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
     Some(Step { constant, exact: flags > 0, element: None })
 }
 
-/// Returns the first comma outside of brackets, from a token on.
+/// Returns the index of the first comma outside of brackets, at or after token `from`.
 fn top_comma(tokens: &[(Token, Span)], from: usize) -> Option<usize> {
     let mut depth = 0_u32;
     tokens.iter().enumerate().skip(from).find_map(|(i, (token, _))| {
@@ -305,10 +310,11 @@ fn top_comma(tokens: &[(Token, Span)], from: usize) -> Option<usize> {
     })
 }
 
-/// The tokens of a definition that are read. The type of an element may have several.
+/// At most this many tokens of a definition are read. The type of an element may have several
+/// tokens.
 const MOST_TOKENS: usize = 64;
 
-/// Whether a value is a number, or a name.
+/// Returns whether a value is a number, `null`, or a name.
 fn plain_value(value: &[u8]) -> bool {
     match value {
         b"null" | [b'%' | b'@', ..] => true,

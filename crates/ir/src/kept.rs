@@ -1,8 +1,8 @@
 //! Keeps the text of instrumented functions in the side table, so that reports can show it even if
-//! the file was moved.
+//! the text's file was moved.
 //!
-//! Longer texts are compressed (DEFLATE in base64). Beyond `MOST_BYTES`, the table has only the
-//! name and the hash of the file.
+//! Texts above `PLAIN_BYTES` are compressed (DEFLATE in base64). For texts above `MOST_BYTES`, the
+//! table has only the language, and the path and the hash of the file.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ const PLAIN_BYTES: usize = 1 << 12;
 /// Longer texts are not kept.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Memory that a line takes besides its text.
+/// The assumed memory of a line besides its text, in bytes.
 const LINE_BYTES: usize = 64;
 
 /// The text of a module's instrumented functions, in one language.
@@ -28,7 +28,7 @@ const LINE_BYTES: usize = 64;
 pub struct KeptText {
     /// `llvm`, `mlir` or `tir`.
     pub language: String,
-    /// As it was given.
+    /// The path of the file, as the instrumenter was given it.
     pub path: String,
     /// XXH3 (128 bits, hexadecimal) of the whole file.
     pub hash: String,
@@ -45,7 +45,7 @@ pub struct KeptText {
 /// Why the lines of a text cannot be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// The table has no text, only its hash.
+    /// The table has only the hash of the file, and not the text.
     #[error("the text of {0} was too long to be kept")]
     NotKept(String),
     /// The compressed text is damaged.
@@ -98,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the side table's entry. `whole` is the text of the file.
+    /// Returns the collected text as the side table contains it. `whole` is the text of the file.
     pub fn finish(self, language: &str, path: &str, whole: &[u8]) -> KeptText {
         let (language, path) = (language.to_owned(), path.to_owned());
         let mut kept = KeptText { language, path, hash: hash(whole), ..KeptText::default() };
@@ -127,10 +127,11 @@ impl KeptText {
     }
 
     /// Returns the kept lines by number. `room` is the memory that they may take, in bytes; what
-    /// they take is subtracted from it. A few compressed bytes can expand to very many.
+    /// they take is subtracted from it. Without this limit, a few compressed bytes could expand to
+    /// very many.
     ///
     /// # Errors
-    /// There is no text, or it is damaged or does not fit.
+    /// Fails if the text was not kept, if it is damaged, or if `room` is too small for it.
     pub fn numbered(&self, room: &mut u64) -> Result<BTreeMap<u32, String>, TextError> {
         let too_long = || TextError::TooLong(self.path.clone());
         let mut need = |bytes: usize| {

@@ -9,9 +9,9 @@ use crate::dominators::{Dominators, Graph, NONE};
 pub struct Loop {
     /// The header.
     pub header: u32,
-    /// The loop directly around it, or [`NONE`].
+    /// The loop directly around this one, or [`NONE`].
     pub parent: u32,
-    /// Loops around it: 0 for an outermost loop.
+    /// The number of loops around this one: 0 for an outermost loop.
     pub depth: u32,
     /// Levels of loops inside: 0 for an innermost loop.
     pub height: u32,
@@ -19,25 +19,25 @@ pub struct Loop {
     pub children: u32,
     /// First and last line of its blocks, from 1.
     pub lines: [u32; 2],
-    /// When a walk over the tree of loops enters and leaves this loop.
+    /// The steps at which a walk over the tree of loops enters and leaves this loop.
     span: (u32, u32),
 }
 
 /// The loops of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Loops {
-    /// Parents come before children. Otherwise the order is that of the headers.
+    /// Parents come before children. Loops with the same parent are in the order of their headers.
     pub all: Vec<Loop>,
     /// The innermost loop of each block, or [`NONE`].
     pub innermost: Vec<u32>,
     /// Number of outermost loops.
     pub outermost: u32,
-    /// The blocks where cycles that are not loops are entered.
+    /// Blocks at which a depth-first search enters cycles that are not loops.
     pub irreducible: Vec<u32>,
 }
 
-/// Links loops to the outermost known loop around them. A search shortens the paths that it
-/// follows.
+/// Links each loop to a loop around it, so that a search finds the outermost loop known so far
+/// (union-find). A search shortens the paths that it follows.
 struct Outermost(Vec<u32>);
 
 impl Outermost {
@@ -68,7 +68,7 @@ impl Loops {
         let mut innermost = vec![NONE; n];
         let mut sets = Outermost(Vec::new());
         let mut work: Vec<u32> = Vec::new();
-        // Inner headers come first, as in LLVM.
+        // In postorder, the headers of inner loops come before those of outer loops, as in LLVM.
         for header in &dominators.postorder {
             let back = |p: &u32| dominators.reached(*p) && dominators.dominates(*header, *p);
             work.extend(reversed.of(*header).iter().copied().filter(back));
@@ -105,7 +105,7 @@ impl Loops {
         Self::ordered(&headers, &parents, innermost, irreducible, lines)
     }
 
-    /// Puts parents before children, and computes the fields that follow from the tree.
+    /// Puts parents before children, and computes the fields that follow from the tree of loops.
     fn ordered(
         headers: &[u32],
         parents: &[u32],
@@ -177,7 +177,7 @@ impl Loops {
         inner != NONE && self.encloses(l, inner)
     }
 
-    /// Whether `outer` is `inner` or around it.
+    /// Returns whether `outer` is the same loop as `inner`, or a loop around it.
     pub fn encloses(&self, outer: u32, inner: u32) -> bool {
         let (outer, inner) = (self.all[outer as usize].span, self.all[inner as usize].span);
         outer.0 <= inner.0 && inner.1 <= outer.1
@@ -192,14 +192,14 @@ impl Loops {
     }
 }
 
-/// Returns the targets of edges that close a cycle in a depth-first search without dominating the
-/// edge's source. There is one if and only if the graph is irreducible.
+/// Returns the targets of those edges that close a cycle in a depth-first search, and whose target
+/// does not dominate their source. There is such a target if and only if the graph is irreducible.
 fn irreducible(graph: &Graph, dominators: &Dominators) -> Vec<u32> {
     let mut found = Vec::new();
     if graph.is_empty() {
         return found;
     }
-    // 0 not seen, 1 on the stack, 2 done
+    // A node's state is 0 (not seen), 1 (on the stack) or 2 (done).
     let mut state = vec![0_u8; graph.len()];
     let mut stack = vec![(0_u32, 0_usize)];
     state[0] = 1;

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The inserted text calls small internal functions (`begin`, `end`, …), which LLVM inlines. The
-//! calls are in new blocks on the edges of loops. A new block passes on the arguments of its edge.
-//! The values that a hit keeps are in a stack slot of the function, which LLVM turns into
-//! registers. So recursion and threads need no special care.
+//! calls for a loop are in new blocks on the edges into and out of the loop. Each new block passes
+//! on the arguments of its edge. The values that a hit keeps are in a stack slot of the function,
+//! which LLVM turns into registers. So recursion and threads need no special care.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Reads a module as its top-level statements. What instrumentation does not need is kept
-//! unchanged.
+//! Reads the top-level statements of a module of LLVM IR. Statements that instrumentation does not
+//! need stay unchanged in the text.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,13 +9,13 @@ use crate::scan::{Cursor, Place, Span, Token, Tokens, name, number};
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// Without `@` and without unnecessary quotes.
+    /// The name without `@` and without unnecessary quotes.
     pub name: Span,
-    /// From `define` to before the opening brace of the body.
+    /// The text from `define` to before the opening brace of the body.
     pub header: Span,
-    /// From the closing parenthesis of the arguments to the opening brace.
+    /// The text from the closing parenthesis of the arguments to the opening brace.
     pub tail: Span,
-    /// Between the braces.
+    /// The text between the braces.
     pub body: Span,
     /// Line of `define`, from 1.
     pub line: u32,
@@ -25,10 +25,10 @@ pub struct Definition {
     pub last_line: u32,
 }
 
-/// What instrumentation needs of a module's top level.
+/// The parts of a module's top level that instrumentation needs.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    /// In the order of the text.
+    /// The functions with bodies, in the order of the text.
     pub definitions: Vec<Definition>,
     /// Functions without bodies.
     pub declared: HashSet<Vec<u8>>,
@@ -38,17 +38,17 @@ pub struct Module {
     pub triple: Option<String>,
     /// The attribute groups by number: the text between the braces.
     pub attributes: HashMap<u32, Span>,
-    /// The metadata nodes by number: the text after the equals sign of `!12 = …`. It is empty if
-    /// there is no such node.
+    /// The metadata nodes by number: the text after the equals sign of `!12 = …`. The text is empty
+    /// if there is no node with this number.
     pub metadata: Vec<Span>,
     /// The operands of `!llvm.ident`.
     pub ident: Option<Span>,
     /// `@llvm.global_ctors` and `@llvm.global_dtors`, with their lines.
     pub constructors: [Option<(Span, u32)>; 2],
-    /// LLVM's directives about the order of uses (`uselistorder`). They are removed, because they
-    /// would be wrong after a change.
+    /// LLVM's directives about the order of uses (`uselistorder`). The directives are removed,
+    /// because they would be wrong after a change.
     pub use_orders: Vec<Span>,
-    /// A name that the instrumenter gives, if the module defines one.
+    /// A name with the instrumenter's prefix, if the module defines one.
     pub instrumented: Option<Span>,
     /// Lines of the module.
     pub lines: u32,
@@ -57,7 +57,7 @@ pub struct Module {
 /// Metadata nodes from this number on are ignored. No real module has so many.
 const MOST_METADATA: u32 = 1 << 26;
 
-/// The prefix of names that the instrumenter adds.
+/// The prefix of the names of functions and global variables that the instrumenter adds.
 pub const PREFIX: &str = "counterpoint_loops_";
 
 impl Module {
@@ -78,8 +78,8 @@ impl Module {
             let start = cursor.at;
             match module.item(&mut cursor, byte) {
                 Ok(own) => known |= own,
-                // Brackets and quotes need not match in other texts, so an error before the first
-                // item of LLVM IR does not say what is wrong.
+                // In a text that is not LLVM IR, brackets and quotes need not match. An error about
+                // them would hide that the text is not LLVM IR.
                 Err(_) if !known && !is_keyword(&text[start..]) => break,
                 Err(error) => return Err(error),
             }
@@ -93,7 +93,7 @@ impl Module {
         Ok(module)
     }
 
-    /// Reads an item, and returns whether it is one of LLVM IR.
+    /// Reads a top-level item, and returns whether it is LLVM IR.
     fn item(&mut self, cursor: &mut Cursor, byte: u8) -> Result<bool, IrError> {
         let text = cursor.text;
         let (start, line) = (cursor.at, cursor.line);
@@ -186,7 +186,7 @@ impl Module {
         match number(key) {
             Some(id) if id < MOST_METADATA => {
                 let id = id as usize;
-                // Numbers are nearly dense. A very high one must not make the table large.
+                // Numbers are nearly dense. A very high number must not make the table large.
                 if id < self.metadata.len() + (1 << 16) {
                     if id >= self.metadata.len() {
                         self.metadata.resize(id + 1, Span::default());
@@ -210,7 +210,7 @@ impl Module {
         }
     }
 
-    /// Whether a function has this name.
+    /// Returns whether a function has this name.
     pub fn names(&self, name: &[u8]) -> bool {
         self.declared.contains(name) || self.defined.contains(name)
     }
@@ -226,7 +226,7 @@ impl Module {
     }
 }
 
-/// Whether an item of LLVM IR begins here.
+/// Returns whether `text` begins with an item of LLVM IR.
 fn is_keyword(text: &[u8]) -> bool {
     let words: [&[u8]; 6] =
         [b"define ", b"declare ", b"target ", b"attributes ", b"module asm", b"source_filename"];
@@ -234,7 +234,7 @@ fn is_keyword(text: &[u8]) -> bool {
         || words.iter().any(|word| text.starts_with(word))
 }
 
-/// Returns the format of a text that is not LLVM IR, as its start shows.
+/// Returns the format of `text`, if its start shows that it is not LLVM IR.
 fn other(text: &[u8]) -> Option<&'static str> {
     Some(match text {
         [b'B', b'C', 0xC0, 0xDE, ..] | [0xDE, 0xC0, 0x17, 0x0B, ..] => "LLVM bitcode",
@@ -253,7 +253,7 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     let (start, line) = (cursor.at, cursor.line);
     let mut tokens = Tokens::new(text, Span::new(start, text.len()));
     let lacks = |what| IrError::Definition { line, what };
-    // Without a body, the search must stop before the next definition.
+    // A definition without a name must not get the name of the next one.
     let mut named = None;
     for (token, span) in tokens.by_ref() {
         match token {
@@ -318,8 +318,8 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     })
 }
 
-/// Returns the brace that opens the body. After `prefix` and `prologue`, constants may have braces;
-/// then the body's is the one at the end of a line.
+/// Returns the offset of the brace that opens the body. After `prefix` and `prologue`, constants
+/// may have braces; then the brace at the end of a line opens the body.
 fn body_brace(text: &[u8], tokens: Tokens) -> Option<usize> {
     let mut depth = 0_u32;
     let mut constants = false;

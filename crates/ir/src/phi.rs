@@ -5,11 +5,11 @@ use crate::scan::{Span, Token, Tokens};
 /// An entry of a phi node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incoming {
-    /// With its brackets.
+    /// The entry with its brackets.
     pub whole: Span,
     /// The value that the phi node gets.
     pub value: Span,
-    /// The block from which it comes, with `%`.
+    /// The name, with `%`, of the block from which control comes.
     pub block: Span,
 }
 

@@ -1,8 +1,10 @@
-//! Inserts hooks into a function.
+//! Inserts hooks into a function of LLVM IR: code that records the start and end of each execution
+//! of a function or loop.
 //!
-//! An edge into or out of a chosen loop gets a new block with the hooks, if control can reach it.
-//! Edges to landing pads cannot have such a block and have no hooks. Added names begin with `cpt.`,
-//! so that the numbers of unnamed values do not change.
+//! An edge into or out of a chosen loop gets a new block with the hooks, if control can reach the
+//! edge. Edges to landing pads are an exception: a new block is not possible there, so these edges
+//! have no hooks. Added names begin with `cpt.`, so that the numbers of unnamed values do not
+//! change.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -20,7 +22,7 @@ use crate::loops::Loops;
 use crate::phi::incoming;
 use crate::scan::{Span, name};
 
-/// The label of the last part of the entry block.
+/// The label of the second half of the entry block, which is split.
 const TAIL: &str = "cpt.tail";
 
 /// A function that is to be rewritten.
@@ -34,11 +36,11 @@ pub struct Work<'a> {
     pub reversed: &'a Graph,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// The choice of the function and its loops.
+    /// Says whether the function itself is instrumented, and which of its loops are.
     pub choice: &'a Choice,
-    /// If it has an id.
+    /// The function's hook, if the function has an id.
     pub function: Option<Hook>,
-    /// One for each element of [`Choice::loops`].
+    /// One hook for each element of [`Choice::loops`].
     pub hooks: &'a [Hook],
     /// How hits are recorded.
     pub mode: Mode,
@@ -57,8 +59,8 @@ struct Split {
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
 impl Work<'_> {
-    /// Writes the changes. The text for the end of the function stays in the writer. An error says
-    /// why the function is left unchanged.
+    /// Writes the changes. Afterwards, `writer` holds the text that belongs at the end of the
+    /// function. An error says why the function is left unchanged.
     pub fn rewrite(&self, writer: &mut Writer, edits: &mut Edits) -> Result<(), &'static str> {
         let limit = 64 + 8 * (self.body.edges.len() + self.body.blocks.len());
         if self.hook_count(limit) > limit {
@@ -95,7 +97,8 @@ impl Work<'_> {
         self.dominators.reached(from)
     }
 
-    /// Splits the entry block, and begins the function's hit in between.
+    /// Splits the entry block. If the function has an id, its hit (execution) begins between the
+    /// two halves.
     fn entry(&self, writer: &mut Writer, edits: &mut Edits) {
         writer.out.push('\n');
         for hook in self.function.iter().chain(self.hooks).filter(|hook| hook.slot) {
@@ -111,7 +114,7 @@ impl Work<'_> {
         writer.out.clear();
     }
 
-    /// Returns for each chosen loop how many edges into it get a new block.
+    /// Returns, for each chosen loop, the number of new blocks on edges into the loop.
     fn entries(&self, index: &[u32]) -> Vec<u32> {
         let mut entries = vec![0; self.hooks.len()];
         let mut last_from = vec![NONE; self.body.blocks.len()];
@@ -182,11 +185,12 @@ impl Work<'_> {
         out.push_str(&String::from_utf8_lossy(block.label.of(self.text)));
     }
 
-    /// Corrects phi nodes, and adds those for kept values.
+    /// Corrects phi nodes, and adds phi nodes for kept values (the values that a hit needs at its
+    /// end).
     fn join(&self, index: &[u32], splits: &[Split], edits: &mut Edits) {
         let mut order: Vec<u32> = (0..splits.len() as u32).collect();
         order.sort_by_key(|i| splits[*i as usize].to);
-        // For each source, the split of its edge to the current block.
+        // For each block, the split of its edge to the block `to`.
         let mut by_from = vec![NONE; self.body.blocks.len()];
         let mut touched: Vec<u32> = splits.iter().map(|split| split.to).collect();
         touched.extend(self.body.leaving(0).iter().map(|edge| edge.to));
@@ -289,7 +293,7 @@ impl Work<'_> {
                 let _ = write!(out, "{separator}[ {value}, %{} ]", splits[*i as usize].last);
                 separator = ',';
             }
-            // An edge back to the header that leaves an inner loop also has a new block.
+            // An edge back to the header that leaves a chosen inner loop also has a new block.
             for split in own.iter().map(|i| &splits[*i as usize]) {
                 if self.loops.contains(l, split.from) {
                     let value = kept.name(hook.id, None);
@@ -315,7 +319,7 @@ impl Work<'_> {
         edits.insert(self.body.blocks[header as usize].text.start, &out);
     }
 
-    /// Ends the function's hit before each return.
+    /// Ends the function's hit (execution) before each return that control can reach.
     fn returns(&self, writer: &mut Writer, edits: &mut Edits) {
         let Some(hook) = &self.function else { return };
         for (i, block) in self.body.blocks.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Reads a text of LLVM IR as statements and tokens.
 //!
 //! LLVM prints most statements on one line. A statement continues on the next line if a bracket is
-//! open (`switch`), or if the next line begins with a certain word (`invoke … to label`,
+//! open (`switch`), or if the next line begins with a certain word or sign (`invoke … to label`,
 //! `landingpad … catch`). Brackets in strings, quoted names and comments do not count.
 
 use crate::error::IrError;
@@ -25,7 +25,7 @@ impl Span {
         &text[self.start as usize..self.end as usize]
     }
 
-    /// Whether the span has no bytes.
+    /// Returns whether the span has no bytes.
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
@@ -42,10 +42,11 @@ pub(crate) const fn table_of(bytes: &[u8]) -> [bool; 256] {
     table
 }
 
-/// Where [`Cursor::next_special`] stops, and where strings and comments begin.
+/// The bytes at which [`Cursor::next_special`] stops, and those with which strings and comments
+/// begin.
 static SPECIAL: [bool; 256] = table_of(b"\"\n;(){}[]/*");
 
-/// The bytes of a name without quotes.
+/// Makes the table of the bytes that can be in a name without quotes.
 const fn plain() -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -59,7 +60,7 @@ const fn plain() -> [bool; 256] {
 
 static PLAIN: [bool; 256] = plain();
 
-/// Whether a byte can be in a name without quotes.
+/// Returns whether a byte can be in a name without quotes.
 pub fn is_plain(byte: u8) -> bool {
     PLAIN[byte as usize]
 }
@@ -80,7 +81,7 @@ pub struct Cursor<'a> {
     pub text: &'a [u8],
     /// The next byte.
     pub at: usize,
-    /// Its line, from 1.
+    /// The line of the next byte, from 1.
     pub line: u32,
 }
 
@@ -199,7 +200,7 @@ impl<'a> Cursor<'a> {
         Ok(self.text.len())
     }
 
-    /// Whether the last statement continues on this line.
+    /// Returns whether the statement from the line before continues on this line.
     fn continues(&self) -> bool {
         let mut at = self.at;
         while matches!(self.text.get(at), Some(b' ' | b'\t')) {
@@ -258,7 +259,7 @@ pub enum Token {
     Meta,
     /// `#12`.
     Attributes,
-    /// With its quotes.
+    /// A string with its quotes.
     Text,
     /// Any other byte.
     Mark(u8),
@@ -328,8 +329,8 @@ impl Iterator for Tokens<'_> {
     }
 }
 
-/// Returns a name for comparisons: without `%` or `@`, and without quotes that do not distinguish
-/// it from a number.
+/// Returns a name for comparisons: without `%` or `@`, and without quotes unless the name consists
+/// of digits.
 pub fn name(bytes: &[u8]) -> &[u8] {
     let bytes = match bytes {
         [b'%' | b'@', rest @ ..] => rest,

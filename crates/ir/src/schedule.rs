@@ -5,15 +5,17 @@
 //! statements have the source line `LINE + N`. LLVM's optimiser keeps the names in labels of
 //! blocks, and the lines in the locations of instructions. Labels alone would mislead: a header may
 //! be named after the loop inside (`for_begin_k__cpt2_.preheader`, `for_body_k__cpt2_.peel.next`).
-//! These facts show which loop of the schedule a loop is, the best first:
+//! These facts show from which loop of the schedule a loop of the text was compiled, the most
+//! reliable first:
 //!
 //! 1. all branches that leave the loop or repeat it have the line of the same loop;
 //! 2. the header's label names a loop and has no ending such as `.preheader`, which the optimiser
 //!    adds to blocks that belong to another loop;
-//! 3. of an innermost loop's instructions with such a line, more than half have that of one loop.
+//! 3. in an innermost loop, more than half of the instructions with such a line have the line of
+//!    one loop.
 //!
-//! If matched loops are not nested as in the schedule, the inner one counts as unknown: a missing
-//! row is better than a wrong row.
+//! If two matched loops are not nested as in the schedule, the inner one counts as unknown: a
+//! missing row in a report is better than a wrong row.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +32,7 @@ pub const VERSION: u32 = 1;
 pub const LINE: u32 = 1 << 30;
 /// The last part of the name of a loop's variable, before the number and `_`.
 const MARK: &str = "__cpt";
-/// The largest number of loops, for which line numbers are reserved.
+/// The largest number of loops in a schedule; this many line numbers are reserved for them.
 const MOST_LOOPS: usize = 1 << 24;
 
 /// The loops of a schedule.
@@ -44,7 +46,7 @@ pub struct Schedule {
     /// That text's name.
     #[serde(default)]
     pub path: String,
-    /// A parent comes before its children.
+    /// The loops. A loop comes before the loops inside of it.
     pub loops: Vec<ScheduledLoop>,
     /// Each function's lines in the text.
     #[serde(default)]
@@ -82,7 +84,8 @@ impl Schedule {
     /// Reads a schedule.
     ///
     /// # Errors
-    /// The text is not a schedule, or it contradicts itself.
+    /// Fails if the text is not a schedule, has another version or too many loops, or has a loop
+    /// before the loop around it.
     pub fn from_json(text: &[u8]) -> Result<Self, ScheduleError> {
         let schedule: Self = serde_json::from_slice(text)?;
         if schedule.counterpoint_schedule != VERSION {
@@ -94,7 +97,8 @@ impl Schedule {
         check_parents(&schedule.loops).map_or(Ok(schedule), |at| Err(ScheduleError::Parent(at)))
     }
 
-    /// Returns the loop of the schedule for each loop of a function, if it is known.
+    /// Returns, for each loop of a function, the loop of the schedule from which it was compiled,
+    /// if that is known.
     pub fn match_loops(
         &self,
         text: &[u8],
@@ -125,7 +129,7 @@ impl Schedule {
         found
     }
 
-    /// Whether there is a loop `n` that TVM did not unroll or otherwise remove.
+    /// Returns whether there is a loop `n` that TVM did not unroll or otherwise remove.
     fn is_left(&self, n: u32) -> bool {
         self.loops.get(n as usize).is_some_and(|one| one.gone.is_none())
     }
@@ -159,7 +163,7 @@ fn number_of(label: &[u8]) -> Option<u32> {
     ending.split('.').all(known).then(|| number.parse().ok()).flatten()
 }
 
-/// The loops to which instructions belong, by their lines.
+/// Finds the loop of the schedule to which instructions belong, from their source lines.
 struct LinesOf<'a, 'b, 'c> {
     schedule: &'a Schedule,
     text: &'a [u8],
@@ -186,7 +190,8 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         Self { schedule, text, body, source, own }
     }
 
-    /// Returns the loop whose line all branches have that leave or repeat loop `l`.
+    /// Returns a loop of the schedule if its line is on all branches that leave or repeat loop `l`
+    /// and are directly in `l`.
     fn of_branches(&mut self, loops: &Loops, l: u32) -> Option<u32> {
         let mut found = None;
         for block in &self.own[l as usize] {
@@ -207,7 +212,8 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         found
     }
 
-    /// Returns the loop of more than half of the instructions that have a loop's line.
+    /// Counts the instructions directly in `l` that have the line of a loop of the schedule.
+    /// Returns the loop to which more than half of them belong.
     fn most(&mut self, l: u32) -> Option<u32> {
         let mut counts: Vec<(u32, usize)> = Vec::new();
         for block in &self.own[l as usize] {

@@ -2,9 +2,9 @@
 //!
 //! The place comes from the loop's metadata (`!llvm.loop` with a `!DILocation`), which clang
 //! writes, or else from the locations of instructions in the header and the latches. The loop is in
-//! the innermost function, inlined or not, that these locations share, and its line is the smallest
-//! one there. So a loop over an inlined iterator is where the program uses the iterator, and not in
-//! the iterator's library.
+//! the innermost function, inlined or not, that all these locations share. Its line is the smallest
+//! line of these locations in that function. Functions of libraries are left out, so a loop over an
+//! inlined iterator gets the place where the program uses the iterator.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::scan::{Span, Token, Tokens, name, number};
 /// A place in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// As the debug information names it.
+    /// The file, as the debug information names it.
     pub file: Option<String>,
     /// Line, from 1.
     pub line: Option<u32>,
@@ -24,9 +24,9 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
-/// The files of rustc's libraries and of the system's.
+/// How the paths of files in rustc's libraries and in the system's libraries begin.
 const LIBRARIES: [&str; 3] = ["library/", "/rustc/", "/usr/"];
-/// The largest number of bytes of a block that are searched for locations.
+/// Of a longer block, only this number of bytes is searched for locations and debug records.
 const MOST_BYTES: usize = 1 << 16;
 /// The largest number of levels of inlined calls or scopes that are followed.
 const MOST_LEVELS: usize = 64;
@@ -36,7 +36,8 @@ pub struct Source<'a> {
     text: &'a [u8],
     module: &'a Module,
     files: HashMap<u32, Option<String>>,
-    /// A function, and its debug records by the value that they describe.
+    /// The text of the function that was searched last, and its debug records by the value that
+    /// they describe.
     declarations: (Span, HashMap<&'a [u8], &'a [u8]>),
 }
 
@@ -117,7 +118,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Returns the lines of the located instructions in a piece of text.
+    /// Returns the source line of each instruction that has a location, in a piece of text.
     pub fn lines(&mut self, text: &[u8]) -> Vec<u32> {
         let mut ids = Vec::new();
         locations(&text[..text.len().min(MOST_BYTES)], &mut ids);
@@ -210,7 +211,7 @@ impl<'a> Source<'a> {
         best.map(|place| self.place(place)).unwrap_or_default()
     }
 
-    /// Returns the place in the metadata of a loop, at the terminator of its latch.
+    /// Returns the place that a loop's metadata gives, to which the terminator of `latch` refers.
     fn by_metadata(&mut self, body: &Body, latch: u32) -> Option<Place> {
         let id = attached(self.text, body.blocks[latch as usize].terminator, b"!llvm.loop")?;
         let node = self.node(id)?;
@@ -230,16 +231,17 @@ impl<'a> Source<'a> {
         (location.line > 0).then(|| self.place(location))
     }
 
-    /// Whether a place is in a library of the compiler or the system. Then the user's code around
-    /// the inlined call is used instead.
+    /// Returns whether a place is in a library of the compiler or the system. For such a place, the
+    /// place of the inlined call is used.
     fn in_library(&mut self, location: Location) -> bool {
         let file = location.scope.and_then(|scope| self.file(scope));
         file.is_some_and(|file| LIBRARIES.iter().any(|start| file.starts_with(start)))
     }
 
-    /// Returns the variable of a loop, from the first of these that has one: a debug record of a
-    /// phi node of the header, TVM's name of the block, the name of a phi node, the memory that the
-    /// header reads first. `file` is the loop's file.
+    /// Returns the name of a loop's variable, from the first of these that gives one: a debug
+    /// record of a phi node of the header, TVM's name of the block, the name of a phi node. In a
+    /// header without phi nodes, the memory that the header reads first comes last. `file` is the
+    /// loop's file.
     pub fn variable(
         &mut self,
         body: &Body,
@@ -275,15 +277,16 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Returns the variable in this file that a debug record connects with a value.
+    /// Returns the variable that a debug record connects with a value, if the variable is in `file`
+    /// or `file` is `None`.
     fn recorded(&mut self, text: &'a [u8], value: &[u8], file: Option<&str>) -> Option<String> {
         let mut records = text.split(|b| *b == b'\n').filter(|line| is_record(line));
         let record = records.find(|record| record_of(record) == Some(value))?;
         self.recorded_in(record, value, file)
     }
 
-    /// Returns the record for the variable at an address. A function's records are collected at the
-    /// first call.
+    /// Returns the record for the variable at an address. The records of all blocks are collected
+    /// when a function is searched for the first time.
     fn declaration(&mut self, body: &Body, address: &[u8]) -> Option<&'a [u8]> {
         let (first, last) = (body.blocks.first()?, body.blocks.last()?);
         let span = Span { start: first.text.start, end: last.text.end };
@@ -295,7 +298,8 @@ impl<'a> Source<'a> {
         self.declarations.1.get(address).copied()
     }
 
-    /// Returns the variable of a debug record.
+    /// Returns the variable that a debug record of `value` describes, if the variable is in `file`
+    /// or `file` is `None`.
     fn recorded_in(&self, record: &[u8], value: &[u8], file: Option<&str>) -> Option<String> {
         let mut tokens = Tokens::new(record, Span::new(0, record.len()));
         tokens.find(|(token, span)| *token == Token::Local && span.of(record) == value)?;
@@ -310,7 +314,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether a line is a debug record, or such a call in LLVM 18 and older.
+/// Returns whether a line is a debug record or, in LLVM 18 and older, a call that stands for one.
 fn is_record(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
     line.starts_with(b"#dbg_")
@@ -344,7 +348,7 @@ fn attached(text: &[u8], span: Span, key: &[u8]) -> Option<u32> {
     tokens.next().and_then(|(_, span)| number(span.of(text)))
 }
 
-/// Collects the locations in a piece of text.
+/// Collects the numbers of the locations (`!dbg !12`) in a piece of text.
 fn locations(text: &[u8], ids: &mut Vec<u32>) {
     const KEY: &[u8] = b"!dbg !";
     let mut at = 0;

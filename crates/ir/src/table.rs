@@ -1,5 +1,5 @@
-//! The side table of an instrumented module, which describes the function or loop of each id. It is
-//! a JSON file, and is embedded in the module.
+//! The side table of an instrumented module. The inserted code refers to functions and loops by
+//! ids, which the table describes. It is a JSON file, and is embedded in the module.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,18 +20,18 @@ pub struct SideTable {
     /// The compiler that made the text, in its own words (`!llvm.ident`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
-    /// The target triple, of the text or else from the user.
+    /// The target triple: from the text, or else as the user gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// `sampled`, `timed`, `count` or `log`.
     pub mode: String,
     /// Entry `i` describes the id `i`. A parent comes before its children.
     pub entries: Vec<Entry>,
-    /// The functions that have ids, as texts: first the text that was instrumented, then the texts
+    /// Text of the functions that have ids: first from the instrumented file, then from the files
     /// from which it was made, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<KeptText>,
-    /// The schedule from which the module was compiled, if known.
+    /// The loops of the schedule from which the module was compiled, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<ScheduledLoop>,
     /// What was not instrumented.
@@ -45,7 +45,8 @@ pub struct SideTable {
 pub enum Kind {
     /// A function, from its entry to its return.
     Function,
-    /// A natural loop. A hit lasts from an edge into the loop to an edge out of it.
+    /// A natural loop. Each hit (execution of the loop) lasts from an edge into the loop to an edge
+    /// out of it.
     Loop,
 }
 
@@ -55,17 +56,19 @@ pub struct Entry {
     /// The index of the entry.
     pub id: u32,
     pub kind: Kind,
-    /// The function, or the one that contains the loop, as in the text without `@`.
+    /// Name of the function, without `@`; for a loop, of the function that contains the loop.
     pub function: String,
-    /// The nearest instrumented loop around this loop, or else the function, if it has an id.
+    /// Id of the nearest instrumented loop around this loop, or else of the function, if the
+    /// function has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Loops around this loop in its function: 0 for an outermost loop. Absent for a function.
+    /// Number of loops around this loop in its function: 0 for an outermost loop. Absent for a
+    /// function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Levels of loops inside: 0 for an innermost loop.
+    /// Number of levels of loops inside: 0 for an innermost loop.
     pub height: u32,
-    /// Other loops directly in the same loop or function.
+    /// Number of other loops directly in the same loop or function.
     pub siblings: u32,
     /// The header block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,17 +85,17 @@ pub struct Entry {
     /// From 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// First and last line in the instrumented text, from 1.
+    /// First and last line in the text that was instrumented, from 1.
     pub text: [u32; 2],
     /// Iterations of each hit, if the text determines them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trip_count: Option<u64>,
-    /// Where the entry is in the other texts of the table.
+    /// Lines of the function or loop in the files from which the instrumented file was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<TextPlace>,
 }
 
-/// Where an entry is in a text.
+/// Lines of a function or loop in one of the table's texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextPlace {
     /// [`KeptText::language`].
@@ -103,35 +106,35 @@ pub struct TextPlace {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledLoop {
-    /// The function in the schedule.
+    /// Name of the function in the schedule.
     pub function: String,
-    /// The variable in the schedule.
+    /// Name of the loop's variable in the schedule.
     pub variable: String,
     /// `serial`, `parallel`, `vectorized`, `unrolled`, …
     pub kind: String,
-    /// How often the body runs in each execution; absent if it is not known before the program
-    /// runs.
+    /// How often the body runs in each execution of the loop; absent if the number is not known
+    /// before the program runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<u64>,
-    /// The loop around this one.
+    /// Index of the loop around this loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Loops around it: 0 for an outermost loop.
+    /// Number of loops around this loop: 0 for an outermost loop.
     pub depth: u32,
-    /// Whether the loop was chosen.
+    /// Whether the loop was chosen for instrumentation.
     #[serde(default)]
     pub chosen: bool,
     /// Why the loop does not exist any more, such as `unrolled` or `vectorized`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
-    /// File and line in the source.
+    /// File and line of the loop in the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<(String, u32)>,
     /// First and last line in the text of the schedule, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<[u32; 2]>,
-    /// The loop's ids in the text: none if it is not there, and several if the optimiser made
-    /// copies.
+    /// The ids of the entries that belong to this loop: none if no instrumented loop was compiled
+    /// from it, several if the optimiser made copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<u32>,
 }
@@ -153,7 +156,7 @@ pub enum TableError {
     /// The file is not the JSON of a side table.
     #[error("not a side table of loops: {0}")]
     Json(#[from] serde_json::Error),
-    /// It has another version.
+    /// The side table has another version.
     #[error("side table of loops has version {found}, this program reads version {VERSION}")]
     Version {
         /// The version in the text.
@@ -162,7 +165,7 @@ pub enum TableError {
     /// The schedule contradicts itself or the entries.
     #[error("side table of loops: loop {0} of the schedule is damaged")]
     Schedule(usize),
-    /// The entries contradict each other.
+    /// An entry contradicts itself or its position in the table.
     #[error("side table of loops: entry {entry}: {what}")]
     Entry {
         /// The entry's index.
@@ -216,7 +219,7 @@ impl SideTable {
     }
 }
 
-/// Returns the first loop whose parent does not come before it.
+/// Returns the index of the first loop whose parent does not come before it.
 pub(crate) fn check_parents(loops: &[ScheduledLoop]) -> Option<usize> {
     (0..).zip(loops).position(|(i, one)| one.parent.is_some_and(|parent| parent >= i))
 }

@@ -1,8 +1,9 @@
-//! Finds the number of iterations of each hit of a loop, if the text alone determines it. The
-//! counter must begin at a number, the only exit (in the header, or in the only block that goes
-//! back) must compare it with a number, and nothing may leave the loop in another way. A call may
-//! throw, `longjmp`, end the thread or the process, or not return. So the number is not known for a
-//! loop that calls anything but intrinsics of LLVM and assembly that cannot unwind.
+//! Finds the number of iterations of each hit (execution) of a loop, if the text alone determines
+//! it. The counter must begin at a constant, and the loop's only exit must compare the counter with
+//! a constant. The exit must be in the header, or in the only block that jumps back to the header.
+//! Nothing may leave the loop in another way. A call may throw, `longjmp`, end the thread or the
+//! process, or not return. So the number is not known for a loop that calls anything but intrinsics
+//! of LLVM and assembly that cannot unwind.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -14,15 +15,15 @@ use crate::scan::{Span, Token, Tokens};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Exits {
-    /// Edges that leave the loop.
+    /// Number of edges that leave the loop.
     edges: u32,
-    /// The block that the last of these edges leaves.
+    /// The block where the last counted edge begins.
     from: u32,
 }
 
-/// Returns the iterations of the chosen loops, in the order of [`Choice::loops`]. An edge is
-/// visited once for each chosen loop that it leaves; [`crate::rewrite`] limits the number of these
-/// visits.
+/// Returns each chosen loop's number of iterations, if known, in the order of [`Choice::loops`]. An
+/// edge is visited once for each chosen loop that it leaves; [`crate::rewrite`] limits the number
+/// of these visits.
 pub fn trip_counts(
     text: &[u8],
     body: &Body,
@@ -43,7 +44,7 @@ pub fn trip_counts(
             }
         }
     }
-    // Whether each loop calls something, also inside.
+    // For each chosen loop: whether a block inside of it has a call that possibly does not return.
     let mut calls = vec![false; loops.all.len()];
     for (block, inner) in body.blocks.iter().zip(&loops.innermost) {
         let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
@@ -68,26 +69,28 @@ pub fn trip_counts(
         .collect()
 }
 
-/// Whether a block has a call that possibly does not return. Intrinsics of LLVM and assembly that
-/// cannot unwind return.
+/// Whether a block has a call that possibly does not return. Calls of LLVM's intrinsics, and of
+/// assembly that cannot unwind, are taken to return.
 fn calls_out(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
         let statement = header::statement(line);
         let words = [&b"call "[..], b"tail call ", b"musttail call ", b"notail call "];
         let is_call = words.iter().any(|words| statement.starts_with(words));
         let is_other = [&b"invoke "[..], b"callbr "].iter().any(|word| statement.starts_with(word));
-        // The block continues after assembly, unless the statement is a terminator.
+        // After assembly, control continues in the block, unless the statement is a terminator
+        // (`invoke`, `callbr`).
         let has = |word: &[u8]| statement.windows(word.len()).any(|part| part == word);
         if is_call && has(b" asm ") && !has(b" unwind ") {
             return false;
         }
-        // The first global name is the called function. Without one, a pointer is called.
+        // The first global name in the statement is that of the called function. Without one, a
+        // pointer is called.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at..]);
         is_other || is_call && !called.is_some_and(|name| name.starts_with(b"@llvm."))
     })
 }
 
-/// Returns the iterations of a loop that is left from block `from`.
+/// Returns the number of iterations of a loop whose only exit is in block `from`.
 fn trips(
     text: &[u8],
     body: &Body,

@@ -1,13 +1,13 @@
-//! Recognises functions that return twice, such as `setjmp`. A function that calls one is not
-//! instrumented: its hooks keep the start time in a register, which may have any value after the
-//! second return.
+//! Recognises functions that return twice, such as `setjmp`. A function that calls one of them is
+//! not instrumented: the inserted code would keep the start time in a register, which may have any
+//! value after the second return.
 
 use std::collections::HashSet;
 
 use crate::module::Module;
 use crate::scan::{Span, Token, Tokens, name, number};
 
-/// Why such a function is left out.
+/// Why the caller of a function that returns twice is not instrumented.
 pub const WHY: &str = "it calls setjmp, or another function that returns twice";
 
 /// Functions of C libraries.
@@ -19,7 +19,8 @@ pub fn is_one(name: &[u8]) -> bool {
     NAMES.contains(&name) || name.starts_with(b"llvm.eh.sjlj.setjmp")
 }
 
-/// The groups of attributes with `returns_twice`, with which compilers mark such calls.
+/// Numbers of the attribute groups that contain `returns_twice`. Compilers give such a group to
+/// calls of functions that return twice.
 #[derive(Debug, Default)]
 pub struct Twice {
     groups: HashSet<u32>,
@@ -34,11 +35,11 @@ impl Twice {
         Self { groups: groups.map(|(group, _)| *group).collect() }
     }
 
-    /// Whether a call's function returns twice.
+    /// Whether the called function returns twice, according to its name or the call's attributes.
     pub fn is_called(&self, text: &[u8], call: Span) -> bool {
         let mut seen = false;
         Tokens::new(text, call).any(|(token, span)| match token {
-            // The first global name is the called function.
+            // The first global name in a call is that of the called function.
             Token::Global => !std::mem::replace(&mut seen, true) && is_one(name(span.of(text))),
             Token::Word => span.of(text) == b"returns_twice",
             Token::Attributes => {
@@ -49,7 +50,7 @@ impl Twice {
     }
 }
 
-/// Whether an operation of MLIR calls such a function.
+/// Whether an operation of MLIR calls a function that returns twice.
 pub fn is_called_in_mlir(line: &[u8]) -> bool {
     let call = b"llvm.call @";
     let at = line.windows(call.len()).position(|part| part == call);

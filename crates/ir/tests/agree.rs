@@ -1,5 +1,5 @@
-//! Compares our loops with those of LLVM (`opt -passes='print<loops>'`) in the test texts. `opt
-//! -passes=verify` must accept the instrumented texts.
+//! Compares the loops that this crate finds in the test texts with those that LLVM finds (`opt
+//! -passes='print<loops>'`). `opt -passes=verify` must accept the instrumented texts.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,7 +19,7 @@ use testkit::{Random, Scratch};
 /// A loop's depth (from 1), header, and blocks.
 type Found = (u32, String, BTreeSet<String>);
 
-/// Returns our loops, for functions that have some.
+/// Returns the loops that this crate finds, by function. Functions without loops are left out.
 fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     let module = Module::read(text).unwrap();
     let mut analysis = Analysis::default();
@@ -50,7 +50,7 @@ fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// Returns LLVM's loops, for functions that have some.
+/// Returns the loops that LLVM finds, by function. Functions without loops are left out.
 fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     let mut opt = llvm.command("opt");
     let output = run(opt.args(["-passes=print<loops>", "-disable-output"]).arg(path));
@@ -124,8 +124,9 @@ fn loops_of_rustcs_text_are_llvms() {
     assert!(loops > 20, "{loops}");
 }
 
-/// Makes a function whose blocks jump to random blocks, with its phi nodes: cycles with several
-/// entries, deep nests, several edges between two blocks, unreachable blocks, exceptions.
+/// Makes a function whose blocks jump to random blocks, with the phi nodes for these jumps. The
+/// function may have cycles with several entries, deep nests, several edges between two blocks,
+/// unreachable blocks, and exceptions.
 fn tangled(random: &mut Random, function: usize) -> String {
     use std::fmt::Write;
     let n = 1 + random.place(12);
@@ -172,7 +173,7 @@ fn tangled(random: &mut Random, function: usize) -> String {
     }
     for pad in 0..pads {
         let _ = writeln!(text, "p{pad}:\n  %l{pad} = landingpad {{ ptr, i32 }} cleanup");
-        // With a jump to a block with phi nodes, each of these would need one more entry.
+        // No pad jumps to a block `b…`, whose phi nodes would then need one more entry.
         let end = match pad {
             0 => "resume { ptr, i32 } %l0",
             _ => "br label %more\nmore:\n  br i1 %c, label %more, label %q\nq:\n  ret i32 1",

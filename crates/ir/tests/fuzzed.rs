@@ -1,5 +1,5 @@
-//! Tests with random texts of LLVM IR that the instrumenter does not panic, and needs memory and
-//! time in proportion to the text. For more texts: `COUNTERPOINT_MUTANTS=1000000 cargo test
+//! Gives random texts of LLVM IR to the instrumenter, which must not panic, and whose output may
+//! grow only in proportion to the text. For more texts: `COUNTERPOINT_MUTANTS=1000000 cargo test
 //! --release -p counterpoint-ir --test fuzzed`. `COUNTERPOINT_SEED` is their seed.
 //! `fuzz/fuzz_targets/loops.rs` does the same with a fuzzer.
 

@@ -1,5 +1,5 @@
-//! Compares counted iterations with those that the same programs count and print when they are
-//! compiled with `-DPLANT`.
+//! Compares the iterations that instrumented programs count with those that the same programs print
+//! when they are compiled with `-DPLANT`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,8 +14,9 @@ use support::{Llvm, programs, run, without_llvm};
 
 const ROUNDS: &str = "40";
 
-/// By default, the optimiser copies the first block of a loop to the place before it. The copy does
-/// the block's work once outside of the loop, so the number of this loop's iterations may differ.
+/// By default, the optimiser copies the first block of a loop to the place before the loop. The
+/// copy does the block's work once outside of the loop, so the number of this loop's iterations may
+/// differ.
 const COPIED: [&str; 1] = ["first_block_sum"];
 
 #[test]
@@ -45,8 +46,8 @@ fn planted_iterations_are_those_that_are_counted() {
                     ran.sum(name, Some((0, 0)), |row| row.iterations),
                 ];
                 let what = format!("{name} {level} {mode:?} {copies}");
-                // A compiler may decide before a loop whether to enter it. Then it may have fewer
-                // hits.
+                // If the compiler tests before a loop whether to enter it, the instrumented loop
+                // may have fewer hits than the program prints.
                 let hits: u64 = hits.parse().unwrap();
                 assert!(entered == hits || copies && entered < hits, "{what}");
                 assert_eq!(iterated, entered, "{what}");
@@ -87,7 +88,8 @@ fn iterators_over_slices_of_rust_are_counted() {
         clang.args(["-O2", "-Wno-override-module", "-o"]).arg(&program).arg(&path);
         run(clang.arg(programs().join("planted_slices.c")));
         let ran = watched(table, &runtime, &mut Command::new(&program));
-        // An empty slice does not enter its loop.
+        // One of the 20 slices that `slice` gets is empty, and its loop is not entered for that
+        // slice.
         for (name, hits, iterations) in [("slice", 19, 190), ("reversed", 20, 60), ("find", 20, 60)]
         {
             let found = [
@@ -100,8 +102,8 @@ fn iterators_over_slices_of_rust_are_counted() {
     }
 }
 
-/// The values that hooks keep in registers are lost when `setjmp` returns for the second time. The
-/// program leaves loops by `longjmp`.
+/// The values that inserted code keeps in registers are lost when `setjmp` returns for the second
+/// time. The program leaves loops by `longjmp`.
 #[test]
 fn functions_that_call_setjmp_are_left_out() {
     let Some(bench) = Bench::new() else { return };

@@ -1,4 +1,5 @@
-//! Tests the instrumentation of MLIR's `llvm` dialect, also with IREE's own reader.
+//! Tests the instrumentation of MLIR's `llvm` dialect. IREE's `iree-opt` must also accept the
+//! instrumented texts.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -51,8 +52,8 @@ fn loops_of_the_seed() {
     let expected = vec![
         vec![
             "0 nest \"-\" depth None height 2 parent None lines [7, 42] at a.mlir:1 trips None",
-            // This counter goes from 0 to 64 in steps of 8 if an iteration ends in ^bb7, but ^bb6
-            // may pass any value.
+            // Loop 1 has no known number of trips: its counter goes from 0 to 64 in steps of 8 if
+            // an iteration ends in ^bb7, but ^bb6 may pass any value.
             "1 nest \"bb1\" depth Some(0) height 1 parent Some(0) lines [16, 39] at a.mlir:2 trips None",
             "2 nest \"bb2\" depth Some(1) height 0 parent Some(1) lines [19, 34] at  trips None",
             "3 two ways \"-\" depth None height 1 parent None lines [43, 64] at  trips None",
@@ -109,10 +110,10 @@ fn iterations_that_the_text_knows() {
     assert_eq!(trips(text("ult", "^bb2", "^bb3")), Some(3));
     // The counter is 2, 6, 10, 14, …, and never 11.
     assert_eq!(trips(text("ne", "^bb2", "^bb3")), None);
-    // This loop ends at once, or when the number wraps around.
+    // With this comparison, the loop ends at once, or goes on until the counter wraps around.
     assert_eq!(trips(text("sgt", "^bb2", "^bb3")), None);
-    // The header runs four times. Its last run is an iteration only if it works: it stores, or
-    // passes on a sum that is used after the loop.
+    // The header block runs four times. Its last run counts as an iteration only if it does work:
+    // if it stores, or passes on a sum that is used after the loop.
     let works = |statement: &str, value: &str| {
         let text = text("slt", "^bb2", &format!("^bb3({value} : i64)"));
         let text = text.replace("(%0 : i64)", "(%0, %0 : i64, i64)");
@@ -181,7 +182,8 @@ fn other_texts_are_refused() {
     assert_eq!(bytecode, "this is MLIR bytecode, not the text of MLIR");
 }
 
-/// Returns IREE's program that verifies MLIR.
+/// Returns the path of `iree-opt`, IREE's program that verifies MLIR. Without it, reports that
+/// `test` is skipped.
 fn judge(test: &str) -> Option<PathBuf> {
     let venv = std::env::var_os("COUNTERPOINT_VENV");
     let found = venv.map(|venv| PathBuf::from(venv).join("bin/iree-opt")).filter(|p| p.exists());
@@ -191,7 +193,7 @@ fn judge(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Returns the judge's objection to a text.
+/// Returns what `judge` (iree-opt) objects to in a text; `None` if it accepts the text.
 fn refused(judge: &PathBuf, text: &[u8]) -> Option<String> {
     let mut child = Command::new(judge)
         .args(["--split-input-file", "-o", "/dev/null", "-"])
@@ -209,7 +211,8 @@ fn refused(judge: &PathBuf, text: &[u8]) -> Option<String> {
 fn the_compilers_verifier_accepts_it() {
     let Some(judge) = judge("mlir-verifier") else { return };
     assert_eq!(refused(&judge, SEED.as_bytes()), None);
-    // Resources must be at the end of a file, and the name of a location may be defined only once.
+    // The seed's resources are cut off, because the texts are joined: resources must be at the end
+    // of a file, and the name of a location may be defined only once.
     let seed = SEED.split("{-# dialect_resources").next().unwrap();
     let mut texts = Vec::new();
     for mode in Mode::ALL {

@@ -1,5 +1,6 @@
-//! Tests instrumented programs, with the runtime `tests/programs/loops/runtime.c`. They print the
-//! same as without instrumentation, and count as many hits as a count by hand.
+//! Tests instrumented programs, with the runtime `tests/programs/loops/runtime.c`. The instrumented
+//! programs must print the same as without instrumentation, and count as many hits as a count by
+//! hand.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +17,8 @@ use support::ran::{Row, instrumented, runtime, watched};
 use support::{Llvm, Made, by_rustc, programs, run, without_llvm};
 use testkit::Scratch;
 
-/// The options whose outputs are compared.
+/// Returns the instrumentation options with which the output must be the same as without
+/// instrumentation.
 fn many() -> Vec<Options<'static>> {
     let [sampled, timed, count, log] = Mode::ALL.map(all);
     let depth = |max_depth, functions, options| Options { max_depth, functions, ..options };
@@ -66,10 +68,12 @@ fn exceptions_and_threads_print_the_same() {
     same(&bench, "exceptions.cpp", &["17"]);
 }
 
-/// A function, depth and index of a loop in it, and how often it is entered.
+/// A function, the depth and index of one of its loops (or `None` for the function itself), and the
+/// number of hits.
 type Entered = (&'static str, Option<(u32, usize)>, u64);
 
-/// How often the loops of `kernels.c` are entered. A loop's index is among the loops of its depth.
+/// Returns how often loops and functions of `kernels.c` are entered when its arguments are `n` and
+/// `m`. A loop's index counts the function's loops of the same depth.
 fn entered(n: u64, m: u64) -> Vec<Entered> {
     let (a, b, c, d) = (Some((0, 0)), Some((1, 0)), Some((2, 0)), Some((3, 0)));
     vec![
@@ -91,7 +95,7 @@ fn entered(n: u64, m: u64) -> Vec<Entered> {
         ("interpret", a, 2),
         // The first call of `find` searches until i = n - 1, and the second one finds nothing.
         ("find", b, 2 * n),
-        // 1 + 3 + 9 + 27 + 81 calls, of which the last 81 do not enter the loop.
+        // `tree` is called 1 + 3 + 9 + 27 + 81 times, and the last 81 calls do not enter its loop.
         ("tree", None, 121),
         ("tree", a, 40),
         ("collatz", None, 2),
@@ -163,8 +167,8 @@ fn a_hit_that_an_exception_leaves_has_begun_and_not_ended() {
         ];
         assert_eq!(found, [hits, hits, ended], "{function} {place:?}");
     };
-    // `caught_inside` makes 17 calls, of which those of 5, 10 and 15 throw. Then `caught_outside`
-    // makes three calls each of 0 to 4, and one of 5, which throws.
+    // `caught_inside` calls `parse` with 0 to 16; the calls with 5, 10 and 15 throw. Then
+    // `caught_outside` calls `parse` three times each with 0 to 4, and once with 5, which throws.
     check("_Z5parsei", None, 33, 29);
     check("_Z13caught_insidei", Some((0, 0)), 1, 1);
     check("_Z14caught_outsidei", None, 1, 1);
@@ -232,14 +236,16 @@ fn sampled_hits_are_the_first_and_then_random_ones() {
         if row.hits <= 100 {
             assert_eq!((row.begun, row.first_ended), (row.hits, 0), "{entry:?}");
         } else {
-            // Gaps are 1 to 128.
+            // After the first 100 hits, a gap of 1 to 128 hits lies between one timed hit and the
+            // next.
             let random = row.begun - 100;
             assert!(random >= (row.hits - 100) / 128 && row.begun <= row.hits, "{row:?}");
             assert_eq!(row.first_ended, if random > 0 { 100 } else { 0 }, "{row:?}");
             assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
         }
         if row.hits > 2000 {
-            // The mean gap differs from 64.5 by less than six of its standard deviations.
+            // The mean gap must differ from the expected 64.5 by less than six standard deviations
+            // of such a mean.
             let gaps = (row.hits - 100) as f64 / (row.begun - 100) as f64;
             let wide = 6.0 * 37.0 / ((row.begun - 100) as f64).sqrt();
             assert!((gaps - 64.5).abs() < wide, "{gaps} {row:?}");
@@ -337,8 +343,8 @@ fn programs_of_rustc_print_the_same() {
     }
 }
 
-/// Returns by function how many packed arithmetic instructions each innermost loop has, in
-/// ascending order. Functions and loops without any are left out.
+/// Returns, for each function, the numbers of packed arithmetic instructions in its innermost
+/// loops, in ascending order. Functions and loops without such instructions are left out.
 fn vector_loops(object: &Path) -> BTreeMap<String, Vec<usize>> {
     let mut objdump = Command::new("objdump");
     let output = run(objdump.args(["-d", "--no-show-raw-insn"]).arg(object)).stdout;
@@ -393,7 +399,7 @@ fn vector_loops_are_those_of_the_uninstrumented_build() {
         return testkit::skip_this("it knows the instructions of x86-64");
     }
     let text = bench.text("kernels.c", &["-O3", "-fno-slp-vectorize"]);
-    // The text is already optimised.
+    // The text is already optimised, so clang must not optimise it again.
     let compile = ["-O2", "-Xclang", "-disable-llvm-passes", "-c"];
     let plain = vector_loops(&bench.link(&text, &compile));
     assert!(plain.values().map(Vec::len).sum::<usize>() >= 4, "{plain:?}");
@@ -433,7 +439,8 @@ fn code_for_aarch64_compiles() {
     }
 }
 
-/// Returns the line where `text` occurs for the `nth` time after `after`.
+/// Returns the number of the `nth` line (from 0) that contains `text`, counted from the first line
+/// that contains `after`.
 fn line_of(source: &str, after: &str, text: &str, nth: usize) -> Option<u32> {
     let from = source.lines().position(|line| line.contains(after))?;
     let mut lines = source.lines().enumerate().skip(from).filter(|(_, line)| line.contains(text));
@@ -468,7 +475,8 @@ fn places_and_variables_are_those_of_the_source() {
         let producer = table.producer.unwrap();
         assert!(producer.contains("clang version"), "{producer}");
     }
-    // The place of a loop over a range is where the program iterates over the range.
+    // In Rust, the table places a loop over a range at the program's `for`, not in the standard
+    // library.
     let scratch = Scratch::new();
     let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
     let source = std::fs::read_to_string(programs().join("iterators.rs")).unwrap();
@@ -489,9 +497,10 @@ fn places_and_variables_are_those_of_the_source() {
 fn trip_counts_are_those_of_the_source() {
     let Some(bench) = Bench::new() else { return };
     let source = bench.scratch.join("trips.c");
-    // The assembly keeps the compiler from replacing a loop by a computation. A function's name
-    // contains its loop's number of iterations. A loop that calls a function may be left in another
-    // way, so its number is not known.
+    // The inline assembly in `stays` keeps the compiler from replacing a loop by a computation. If
+    // the text determines a loop's number of iterations, the function's name ends with the number.
+    // A called function may throw or not return, so the number is not known for a loop that calls
+    // one.
     let stays = "__asm__ volatile(\"\" : : \"r\"(n));";
     let loops = [
         ("up7", "for (int i = 0; i < 7; i++)"),

@@ -49,7 +49,7 @@ fn done(outer: &str, schedule: &Schedule) -> Instrumented {
     instrument(text.as_bytes(), &options).expect("a text that can be instrumented")
 }
 
-/// Returns the headers that were matched with each loop of the schedule.
+/// Returns the labels of the header blocks that were matched with each loop of the schedule.
 fn labels(done: &Instrumented) -> Vec<Vec<&str>> {
     let label = |id: &u32| done.table.entries[*id as usize].label.as_deref().expect("a loop");
     done.table.schedule.iter().map(|one| one.ids.iter().map(label).collect()).collect()
@@ -76,7 +76,8 @@ fn branches_labels_and_lines_say_which_loop_it_is() {
 
 #[test]
 fn a_loop_that_contradicts_the_schedule_has_no_row() {
-    // The branch of the outer loop has the line of loop 2, which is not around loop 1.
+    // Here, the branch of the outer loop has the debug line of loop 2, but loop 2 does not contain
+    // loop 1.
     let wrong = done("!8", &schedule([true; 3]));
     assert_eq!(
         labels(&wrong),

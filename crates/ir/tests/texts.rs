@@ -72,7 +72,7 @@ fn what_is_not_a_text_is_said() {
     assert!(String::from_utf8(text).unwrap().contains("mrs $0, cntvct_el0"));
 }
 
-/// LLVM's `opt` refuses these texts, too.
+/// LLVM's `opt`, if it is installed, must refuse the same texts.
 #[test]
 fn a_malformed_branch_is_an_error() {
     let llvm = Llvm::with(&["opt"]);
@@ -102,7 +102,7 @@ fn a_malformed_branch_is_an_error() {
     }
 }
 
-/// LLVM must accept these before and after instrumentation.
+/// Returns texts that LLVM must accept before and after instrumentation.
 fn cases() -> Vec<(&'static str, &'static str)> {
     let cases = include_str!("texts.ll").split("; case: ").skip(1);
     cases.map(|case| case.split_once('\n').unwrap()).collect()

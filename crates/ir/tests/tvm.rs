@@ -1,5 +1,6 @@
-//! Tests the texts of TVM's kernels. TVM's own LLVM compiles the instrumented texts to kernels that
-//! count and compute the same results, bit by bit.
+//! Tests the instrumentation of the LLVM IR that TVM makes for its kernels. TVM's own LLVM compiles
+//! the instrumented texts. The compiled kernels must count their loops, and compute the same
+//! results as without instrumentation, bit by bit.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

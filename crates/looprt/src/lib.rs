@@ -1,6 +1,6 @@
-//! A runtime library for instrumented loops, to link with programs whose instrumented code cannot
-//! find Counterpoint in another way. It passes calls on to Counterpoint's shared library, if that
-//! is in the process. `include/counterpoint/loops.h` defines the interface.
+//! A runtime library for instrumented loops. It is linked with programs whose instrumented code
+//! cannot find Counterpoint in another way. It passes calls on to Counterpoint's shared library, if
+//! that is in the process. `include/counterpoint/loops.h` defines the interface.
 //!
 //! Two kinds of programs need this runtime: programs for a glibc older than 2.34 that are not
 //! linked with libdl (an instrumented module finds no `dlsym` there), and builds that need a

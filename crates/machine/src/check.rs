@@ -32,7 +32,7 @@ pub struct Problem {
     pub message: String,
     /// The reason without the counter's name; empty if nothing is known beyond the error number.
     pub why: String,
-    /// The reason as a value, for advice.
+    /// The reason as a value, from which the command line chooses its advice.
     pub cause: Cause,
     /// The kernel's error, if it refused to open the counter.
     pub error: Option<OpenError>,
@@ -41,10 +41,10 @@ pub struct Problem {
 /// The result of [`check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The result for each counter when it is opened alone.
+    /// For each counter: `Ok` if it works alone, or the problem.
     pub counters: Vec<Result<(), Problem>>,
-    /// The result for all counters in their groups. Also `Ok` if a counter does not work alone,
-    /// because this was then not tried.
+    /// The result for all counters in their groups. It is also `Ok` if some counter does not work
+    /// alone, because the problem of that counter already explains the failure of all together.
     pub together: Result<(), Problem>,
 }
 
@@ -56,9 +56,10 @@ impl Report {
     }
 }
 
-/// Opens all counters together for the calling thread, reads them until all of them have counted,
-/// and closes them. If that fails, opens each counter alone. Takes some tenths of a millisecond, or
-/// 20 ms if a counter never runs.
+/// Opens all counters of threads together for the calling thread, reads them until all have
+/// counted, and closes them. Opens the counters of packages one by one. If any of this fails,
+/// checks each counter alone. Takes some tenths of a millisecond, or tens of milliseconds if a
+/// counter never runs.
 pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     if all_at_once(counters) {
         return Report { counters: vec![Ok(()); counters.len()], together: Ok(()) };
@@ -71,9 +72,10 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
-/// Returns whether all counters open and count together. If they do, each also works alone, which
-/// need not be tried. Opening a counter can be slow: the first counter of a kind of software
-/// counter makes the kernel change its own code, for which it stops every processor.
+/// Returns whether all counters open, and those of threads count at the same time. If so, each
+/// counter also works alone, so this need not be tried. Opening a counter can be slow: the first
+/// counter of a kind of software counter makes the kernel change its own code, for which it stops
+/// every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
     !counters.iter().any(is_always_zero)
@@ -169,7 +171,8 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         OpenErrorKind::Invalid | OpenErrorKind::NoSlot => {}
         _ => return Err(explain(refused, error, machine)),
     }
-    // Each counter works alone, so the counters before the refused counter fit together.
+    // At this point, each counter is known to work alone, and the counters before the refused one
+    // were opened together.
     let group: Vec<Counter> =
         counters.iter().filter(|c| c.group == refused.group).cloned().collect();
     let fits: Vec<Counter> =
@@ -279,8 +282,8 @@ fn probe_with(
     result
 }
 
-/// Checks that all groups count without interruption for a tenth of a millisecond. Groups that do
-/// not all fit into the PMU take turns.
+/// Checks that all groups count without interruption for a tenth of a millisecond, unless the plan
+/// has simulated counters. Groups that do not all fit into the PMU take turns.
 fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
         return Ok(());
@@ -316,7 +319,7 @@ fn is_scripted(plan: &Plan) -> bool {
     plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_)))
 }
 
-/// `waits` is a counter of a group that had to wait.
+/// `waits` is the index of a counter whose group had to wait.
 fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     let (waiting, others): (Vec<Counter>, Vec<Counter>) =
         counters.iter().cloned().partition(|c| c.group == counters[waits].group);
@@ -331,7 +334,7 @@ fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     Problem { message, why, cause, error: None }
 }
 
-/// Divides the same counters into groups that the PMU can count one after another, so that they can
+/// Divides counters into groups, each of which the PMU can count at once, so that the groups can
 /// take turns. A group is divided only where the machine refuses the next counter.
 ///
 /// # Errors
@@ -371,8 +374,8 @@ pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Pr
     }
 }
 
-/// Waits, for at most 20 ms, until every group of open counters has counted, as the group's times
-/// show.
+/// Waits, for about 20 ms at most, until the times of every open group show that the group has
+/// counted.
 fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
         return Ok(()); // The times of a simulated counter are part of its script.
@@ -425,9 +428,9 @@ pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
 model::named! {
     /// The privilege that a user needs to open a counter.
     pub enum Privilege {
-        /// Anyone, on every machine: a simulated counter.
+        /// Anyone can open the counter on every machine, because it is simulated.
         Anyone = "anyone",
-        /// With `:u`, any user can open it if `perf_event_paranoid` is at most 2. In all modes,
+        /// With `:u`, any user can open it if `perf_event_paranoid` is at most 2. Without `:u`,
         /// `perf_event_paranoid` must be at most 1, or the user needs CAP_PERFMON.
         User = "user",
         /// Any user can open it if `perf_event_paranoid` is at most 1, and a user with CAP_PERFMON
@@ -467,8 +470,8 @@ fn has_filter(counter: &Counter) -> bool {
 }
 
 /// Returns whether this software counter counts what the kernel does with a thread: context
-/// switches, migrations, cgroup switches (linux/perf_event.h). Without the kernel, it would always
-/// be 0, which a reader could take for a measured 0.
+/// switches, migrations, cgroup switches (linux/perf_event.h). With `:u`, such a counter would
+/// always be 0, which a reader could take for a measured 0.
 fn in_kernel_only(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))
 }

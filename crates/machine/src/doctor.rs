@@ -64,8 +64,8 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Tries to open `page-faults`. Returns `None` if the calls do not reach the kernel's rules,
-    /// because of a seccomp filter or a kernel without perf.
+    /// Tries to open `page-faults`. Returns `None` if `perf_event_open` does not reach the kernel's
+    /// permission checks, because of a seccomp filter or a kernel without perf.
     pub fn here(machine: &Machine) -> Option<Self> {
         killer::reaches_the_kernel().ok()?;
         let opens = |user_only: bool, target: Target| {
@@ -94,7 +94,8 @@ pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
     examine_allowed(machine, library, allowed)
 }
 
-/// Like [`examine`], but `allowed` says which counters may be opened. `None` if this is not known.
+/// Like [`examine`], but `allowed` says which counters may be opened, or is `None` if this is not
+/// known.
 pub fn examine_allowed(
     machine: &Machine,
     library: Option<&Path>,
@@ -185,7 +186,8 @@ fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
 }
 
 /// On x86, the file `rdpmc` of the core's PMU in sysfs says whether programs may read hardware
-/// counters (arch/x86/events/core.c), on Arm a sysctl (Documentation/arch/arm64/perf.rst).
+/// counters (arch/x86/events/core.c). On Arm, the sysctl `perf_user_access` says whether they may
+/// (Documentation/arch/arm64/perf.rst).
 fn user_reads(machine: &Machine) -> Option<Finding> {
     let name = "user-space reads";
     let slower = "reading hardware counters without a system call; each reading takes about ten times \
@@ -226,9 +228,9 @@ fn may_everything(machine: &Machine) -> bool {
     capable && !machine.in_user_namespace()
 }
 
-/// The number alone does not say what is forbidden. A number above 2 forbids users every counter in
-/// kernels with a patch of Debian, Ubuntu or Android, and means the same as 2 in other kernels.
-/// Capabilities and security modules also matter. So opening counters decides.
+/// The value of `perf_event_paranoid` alone does not say what is forbidden. A value above 2 forbids
+/// users every counter in kernels with a patch of Debian, Ubuntu or Android, and means the same as
+/// 2 in other kernels. Capabilities and security modules also matter. So opening counters decides.
 fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
@@ -238,7 +240,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
             Limit::ParanoidUnknown,
         );
     };
-    // Without a trial, the level has its meaning in kernels without patches.
+    // If no counter was tried, the level is taken to mean what it means in kernels without patches.
     let allowed = allowed.unwrap_or_else(|| match may_everything(machine) {
         true => Allowed { user: true, kernel: true, system: true },
         false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
@@ -388,7 +390,8 @@ const A_TRACEPOINT: &str = "sched/sched_switch";
 fn tracefs(machine: &Machine) -> Finding {
     let name = "tracefs";
     let prevents = "tracepoints (syscalls:sys_enter_openat)";
-    // The files can be closed to us even if everybody can read their directories.
+    // The files of tracepoints can be closed to this user even if everybody can read their
+    // directories.
     let events = |at: &&str| {
         fs::read_dir(machine.path(&format!("{at}/events")))?;
         match machine.read(&format!("{at}/events/{A_TRACEPOINT}/id")) {

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A machine, described by the files below its root.
 ///
-/// For the machine on which this program runs, the files about the processor and about this
-/// process, and the list of PMUs, are read only once. Clones share these contents.
+/// For the machine on which this program runs, [`Machine`] keeps the first answers about the
+/// processor, this process, the list of PMUs and the hypervisor. Clones share these answers.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -31,12 +31,11 @@ pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"
 
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
-/// The largest number of bytes of `/proc/cpuinfo` that are read. Reading stops at the empty line
-/// after the first processor. The kernel produces the text while the file is read, and may
-/// interrupt each processor to get its frequency, which takes milliseconds for hundreds of
-/// processors.
+/// Reading of `/proc/cpuinfo` stops after this many bytes, or earlier at the empty line after the
+/// first processor. The kernel produces the text while the file is read, and may interrupt each
+/// processor to get its frequency, which takes milliseconds for hundreds of processors.
 const CPUINFO_BYTES: usize = 16 * 1024;
-/// One read asks for less than the text of one processor.
+/// One read asks for this many bytes, which is less than the text of one processor.
 const CPUINFO_STEP: usize = 1024;
 
 impl Default for Machine {
@@ -66,8 +65,8 @@ impl Machine {
     /// Returns whether a seccomp filter is active for this process.
     pub fn is_filtered(&self) -> bool {
         if self.known.is_some() {
-            // SAFETY: this command of prctl takes no pointer. It returns the same mode as the file,
-            // in a tenth of the time.
+            // SAFETY: this command of prctl takes no pointer. It returns the same mode as
+            // `/proc/self/status`, in a tenth of the time.
             return unsafe { libc::prctl(libc::PR_GET_SECCOMP) } == 2;
         }
         self.field(STATUS, "Seccomp").is_some_and(|mode| mode == "2")
@@ -88,8 +87,8 @@ impl Machine {
         Some(self.read(path).ok()?.trim().to_owned())
     }
 
-    /// Returns the value after `key:` in a file such as `/proc/self/status`. Of `/proc/cpuinfo`,
-    /// only the first processor counts.
+    /// Returns the value after `key:` in a file such as `/proc/self/status`. In `/proc/cpuinfo`,
+    /// looks only at the first processor.
     pub fn field(&self, path: &str, key: &str) -> Option<String> {
         let find = |text: &str| {
             let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -174,7 +173,7 @@ impl Machine {
         })
     }
 
-    /// Returns the sign from which this process seems to run in a container, if there is one.
+    /// Returns why this process seems to run in a container; `None` if nothing shows that it does.
     pub fn container(&self) -> Option<String> {
         if self.exists(".dockerenv") {
             return Some("/.dockerenv exists".into());
@@ -221,7 +220,8 @@ impl Machine {
         let vendor =
             dmi("sys_vendor").unwrap_or_default() + " " + &dmi("product_name").unwrap_or_default();
         let named = known.iter().find(|(sign, _)| vendor.contains(sign)).map(|(_, name)| *name);
-        // Some vendors, such as Google and Microsoft, also build physical machines.
+        // Some vendors, such as Google and Microsoft, also build physical machines, so their names
+        // alone are not enough.
         match (named, flagged) {
             (Some(name), true) => Some(name.into()),
             (Some(name @ ("QEMU" | "KVM" | "VirtualBox" | "Xen")), false) => Some(name.into()),

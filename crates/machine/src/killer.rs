@@ -21,8 +21,8 @@ use counters::plan::{Plan, SourceKind};
 use counters::thread::OpenFailure;
 
 /// Checks that this process survives a call of `perf_event_open`. The first call asks the kernel
-/// whether a filter is active, and if so, makes a child process. A filter that is installed later
-/// is not noticed.
+/// whether a filter is active, and if so, makes a child process. A filter that is installed after
+/// the first call is not noticed.
 ///
 /// # Errors
 /// Fails with [`OpenError::KILLS`] if a filter would kill the process.
@@ -43,10 +43,11 @@ pub fn reaches_the_kernel() -> Result<(), OpenError> {
     perf::reaches_the_kernel()
 }
 
-/// Checks that this process survives opening `plan`.
+/// Checks that this process survives opening the counters of `plan`.
 ///
 /// # Errors
-/// Fails if [`survivable`] fails. The error names the first counter that the kernel would open.
+/// Fails if the plan has a counter of the kernel and [`survivable`] fails. The error names the
+/// first such counter.
 pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
     match plan.groups().iter().find(|group| group.kind == SourceKind::Perf) {
         Some(group) => {
@@ -80,7 +81,7 @@ fn a_child_dies() -> bool {
         // SAFETY: `none` outlives the call, and the kernel accepts a null pointer for the old
         // limit.
         unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &raw const none, 0) };
-        // The call opens nothing, because no attributes are passed.
+        // This system call opens no counter, because it passes no attributes.
         let _ = perf::reaches_the_kernel();
         loop {
             // SAFETY: exit_group takes a number only, and ends the child.

@@ -9,15 +9,15 @@
 //!           of a size for each level           ┘
 //! ```
 //!
-//! **Rounds.** One round measures every roof once, for some milliseconds (main memory only in every
-//! third round). So the repetitions of one roof are spread over all of the measurement, and a
-//! program that disturbs some of them does not disturb all. The best repetition is the roof,
-//! because other programs can only make a machine slower. The median and the slowest repetition
-//! show how quiet the machine was.
+//! **Rounds.** One round measures each roof for some milliseconds; the roofs of main memory are
+//! measured only in every third round. So the repetitions of one roof are spread over all of the
+//! measurement, and a program that disturbs some of them does not disturb all. The best repetition
+//! is the roof, because other programs can only make a machine slower. The median and the slowest
+//! repetition show how quiet the machine was.
 //!
 //! **Assembly.** The loops are written in assembly, so that the measured instructions do not depend
-//! on the compiler. A compiler may combine several scalar chains into one of vectors, and replace a
-//! loop that copies by a call of `memcpy`.
+//! on the compiler. A compiler may combine several scalar chains into one of vectors, and may turn
+//! a loop that copies into a call of `memcpy`.
 
 mod compute;
 mod cpus;
@@ -52,14 +52,15 @@ pub struct Compute {
     pub fused: bool,
     /// Number of cores that worked.
     pub cores: u32,
-    /// Operations per second. An instruction that multiplies and adds counts as two.
+    /// Operations per second. Operations per second; an instruction that multiplies and adds counts
+    /// as two operations for each number.
     pub rate: Rate,
 }
 
 /// A rate at which bytes were moved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
-    /// The cache (1, 2, 3, …), or `None` for memory.
+    /// The level of the cache (1, 2, 3, …), or `None` for main memory.
     pub level: Option<u32>,
     /// The loop that moved the bytes.
     pub kernel: Kernel,
@@ -88,7 +89,7 @@ impl Kernel {
     }
 }
 
-/// The rates of all repetitions, per second.
+/// The fastest, the median and the slowest rate of all repetitions, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     /// The fastest repetition.
@@ -127,12 +128,13 @@ enum Part {
 
 /// The smallest number of rounds.
 const FEWEST: u32 = 5;
-/// Memory is measured in rounds whose number is divisible by this, because going over memory takes
-/// ten times as long as the rest.
+/// Main memory is measured once in this many rounds, because a measurement of it takes five times
+/// as long as the others.
 const MEMORY_EACH: u32 = 3;
 
-/// Measures all roofs for about as long as `time`. Threads are pinned to the first usable processor
-/// of each core of `cpus`; other threads of this process continue to run.
+/// Measures all roofs for about as long as `time`, but for at least five rounds. The measuring
+/// threads are pinned to the first usable processor of each core of `cpus`; other threads of this
+/// process continue to run.
 ///
 /// # Errors
 /// See [`RoofError`].

@@ -13,8 +13,8 @@ use crate::killer;
 use counters::plan::{Plan, SourceKind};
 use counters::thread::ThreadCounters;
 
-/// The number of batches with counters, and of batches without. Their median ignores the few that
-/// other programs disturbed.
+/// The number of batches with counters, and of batches without. The median ignores the few batches
+/// that other programs disturbed.
 const BATCHES: usize = 7;
 /// Turns of each thread in a batch.
 const TURNS: u32 = 60;
@@ -74,7 +74,8 @@ struct Pair {
 
 const GIVEN_UP: u32 = u32::MAX;
 
-/// The time and the switches in a batch, of one thread or both.
+/// The processor time and the number of context switches of one thread, or of both threads, in one
+/// batch.
 #[derive(Clone, Copy)]
 struct Batch {
     cpu_ns: u64,
@@ -86,8 +87,8 @@ impl Batch {
         self.cpu_ns as f64 / self.switches as f64
     }
 
-    /// Adds two batches. Returns `None` if there were too few switches, because the threads were
-    /// not on one CPU.
+    /// Adds two batches. Returns `None` if there were so few switches that the threads cannot have
+    /// been on one CPU.
     fn and(self, other: Self) -> Option<Self> {
         let switches = self.switches + other.switches;
         (switches >= u64::from(TURNS))
@@ -148,7 +149,7 @@ impl Pair {
     }
 }
 
-/// Returns what the calling thread has used so far.
+/// Returns the processor time and the number of context switches of the calling thread so far.
 fn used() -> Option<Batch> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `rusage` consists of integers, for which zeros are values.

@@ -53,7 +53,7 @@ fn forbid_perf(errno: i32) -> bool {
         line(ret, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: lines.len() as u16, filter: lines.as_mut_ptr() };
-    // SAFETY: a well-formed program, copied by the kernel before the call returns.
+    // SAFETY: the program is well-formed, and the kernel copies it before the call returns.
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
@@ -74,7 +74,8 @@ fn every_number_has_its_kind() {
         (libc::EOPNOTSUPP, OpenErrorKind::Unsupported),
         (libc::ENODEV, OpenErrorKind::NoDevice),
         (libc::EBUSY, OpenErrorKind::Busy),
-        // Trying smaller and smaller attributes also ends with this error.
+        // After this error, `perf::open` tries the smallest attribute structure, which the filter
+        // also refuses.
         (libc::E2BIG, OpenErrorKind::TooBig),
         (libc::ESRCH, OpenErrorKind::NoSuchThread),
         (libc::EIO, OpenErrorKind::Other),

@@ -47,7 +47,7 @@ fn a_good_machine_has_nothing_to_say() {
     let tree = good();
     let library = tree.root.join("lib/libcounterpoint.so");
     let all = examine(&Machine::at(&tree.root), Some(&library));
-    // The test does not control how full the disk of its directory is.
+    // The finding about `/dev/shm` depends on how full the disk of the test's directory is.
     let bad: Vec<_> = all.iter().filter(|f| f.level > Level::Ok && f.name != "/dev/shm").collect();
     assert!(bad.is_empty(), "{bad:?}");
     let states = [
@@ -71,7 +71,8 @@ fn a_good_machine_has_nothing_to_say() {
     }
 }
 
-/// Each change to the files of a machine without problems leads to one finding.
+/// Each change to the files of a machine without problems leads to the finding that stands beside
+/// the change.
 #[test]
 fn each_trouble_is_found() {
     type Change = fn(&Tree);
@@ -111,14 +112,16 @@ fn each_trouble_is_found() {
             "user-space reads", "perf_user_access=0", Level::Note, Some(Limit::NoUserAccess)),
         (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "1\n") },
             "user-space reads", "perf_user_access=1", Level::Ok, None),
-        // Even with all capabilities of a user namespace, a process may not count.
+        // All capabilities of a user namespace together do not allow a process to count in the
+        // kernel.
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, but only in a user namespace", Level::Note, Some(Limit::NamespaceCapabilities)),
         (|t| { t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, but only in a user namespace", Level::Ok, None),
-        // There is room for 16 pages, and 5 times 16 more: 96 counters.
+        // `RLIMIT_MEMLOCK` allows 16 pages, and `perf_event_mlock_kb` 16 more for each of 5 CPUs:
+        // 96 counters.
         (|t| { t.file("proc/self/limits", "Max locked memory  65536 65536 bytes\n"); t.file("proc/sys/kernel/perf_event_mlock_kb", "64\n") },
             "locked memory", "RLIMIT_MEMLOCK 64 KiB, perf_event_mlock_kb 64 × 5 CPUs", Level::Note, Some(Limit::LittleLockedMemory)),
         (|t| t.remove("dev"),
@@ -144,8 +147,8 @@ fn each_trouble_is_found() {
     }
 }
 
-/// The level alone does not say what is forbidden, because kernels differ above 2 (Debian has a
-/// patch), and because users have different rights.
+/// The level of `perf_event_paranoid` alone does not say what is forbidden, because kernels differ
+/// above 2 (Debian has a patch), and because users have different rights.
 #[test]
 fn a_level_forbids_what_was_refused() {
     let all = Allowed { user: true, kernel: true, system: true };
@@ -177,7 +180,7 @@ fn a_level_forbids_what_was_refused() {
     }
 }
 
-/// The finding agrees with the result of a plain system call.
+/// The finding about `perf_event_paranoid` agrees with the result of a plain system call.
 #[test]
 fn what_is_said_is_what_happens() {
     let machine = Machine::here();

@@ -52,14 +52,14 @@ pub enum Kind {
     Percent = 2,
     /// A number without a unit.
     Ratio = 3,
-    /// A text; the recorder keeps 4,096 different texts.
+    /// A text; the recorder keeps at most 4,096 different texts.
     Text = 4,
 }
 
 /// The name and the kind of a value that a collector returns for each op.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// The name in reports. It must be unique among the slots of all collectors.
+    /// The name in reports, which must be unique among the slots of all collectors.
     pub name: &'static CStr,
     /// The kind of the slot's values.
     pub kind: Kind,
@@ -68,8 +68,8 @@ pub struct Slot {
 /// Reads values before and after each op.
 pub trait Collector: Send + Sync + 'static {
     /// Returns the collector's slots, which must not change. There must be at least one, and all
-    /// collectors together can have sixteen. The collector must resolve and open what it needs
-    /// before it is registered.
+    /// collectors together can have at most sixteen. The collector must resolve and open what it
+    /// needs before it is registered.
     fn slots(&self) -> &[Slot];
 
     /// Begins to measure an op. `device` is the device of the op's last tensor argument, or the
@@ -78,8 +78,8 @@ pub trait Collector: Send + Sync + 'static {
     /// device. `stop` is not called for an op that throws.
     fn start(&self, device: Device) -> Option<u64>;
 
-    /// Ends the measurement of an op, and fills the slots. A slot that is not filled is missing,
-    /// which is not 0.
+    /// Ends the measurement of an op, and fills the slots. The value of a slot that is not filled
+    /// is missing, and not 0.
     fn stop(&self, state: u64, values: &mut Values<'_>);
 }
 
@@ -88,7 +88,7 @@ pub const LARGEST_STATE: u64 = u64::MAX - 2;
 const NOTHING: u64 = u64::MAX;
 const FAILED: u64 = u64::MAX - 1;
 
-/// The values of one call, one for each slot.
+/// The values that a collector gives for one op, one for each slot.
 #[derive(Debug)]
 pub struct Values<'a> {
     slots: &'a mut [c::Value],
@@ -118,7 +118,7 @@ impl Values<'_> {
         self.put(slot, value.as_ptr() as u64);
     }
 
-    /// Tells the recorder that the values of this call cannot be used.
+    /// Tells the recorder that the collector's values for this op cannot be used.
     pub fn fail(&mut self) {
         self.failed = true;
     }
@@ -126,7 +126,7 @@ impl Values<'_> {
 
 /// A registered collector. The recorder calls the collector until this value is dropped. The
 /// collector's memory is kept until the process ends, because another thread may still be in one of
-/// its functions.
+/// the collector's functions.
 #[derive(Debug)]
 pub struct Registered {
     number: i32,
@@ -143,7 +143,7 @@ impl Drop for Registered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no recorder in this process, or its version has no collectors.
+    /// There is no recorder in this process, or the recorder is too old to support collectors.
     #[error("register a collector: no recorder (libcounterpoint.so) in this process")]
     NoAgent,
     /// The collector has no slots.
@@ -173,8 +173,8 @@ pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
         .ok_or(Error::NoAgent)?;
     let collector: &'static C = Box::leak(Box::new(collector));
     let slots = c_slots(collector);
-    // SAFETY: all fields of the struct are set, and its functions are made for the collector that
-    // it names, which was leaked.
+    // SAFETY: all fields of the struct are set. Its functions expect a `C`, and its field `this`
+    // points to the leaked `collector`.
     match unsafe { (table.collector_add)(&c_struct(collector, &slots)) } {
         number @ 0.. => Ok(Registered { number, table }),
         -2 => Err(Error::TooMany),
@@ -203,7 +203,8 @@ fn c_struct<C: Collector>(collector: &'static C, slots: &[c::Slot]) -> c::Collec
 
 /// Returns the collector's state as the bits of a pointer that nothing dereferences.
 unsafe extern "C" fn start<C: Collector>(this: *mut c_void, device: Device) -> *mut c_void {
-    // SAFETY: `register` gave the recorder a leaked `C`, which it passes here.
+    // SAFETY: `register` gave the recorder the address of a leaked `C`, and the recorder passes
+    // this address here.
     let collector = unsafe { &*this.cast::<C>() };
     let state = match catch_unwind(AssertUnwindSafe(|| collector.start(device))) {
         Ok(Some(state)) if state <= LARGEST_STATE => state,
@@ -219,8 +220,8 @@ unsafe extern "C" fn stop<C: Collector>(
     values: *mut c::Value,
     slots: u32,
 ) -> i32 {
-    // SAFETY: `register` gave the recorder a leaked `C`. The recorder passes it here, with room for
-    // `slots` values.
+    // SAFETY: `register` gave the recorder the address of a leaked `C`. The recorder passes this
+    // address here, and `values` has room for `slots` values.
     let (collector, slots) =
         unsafe { (&*this.cast::<C>(), std::slice::from_raw_parts_mut(values, slots as usize)) };
     let state = state.addr() as u64;

@@ -12,10 +12,10 @@
 //! # Ok::<(), measure::Error>(())
 //! ```
 //!
-//! `counterpoint list` shows the names. All counters of one list form a group: they are counted and
-//! read together, so the value of one may be divided by the value of another. If the machine cannot
-//! count all of them at the same time, opening them fails, and the error names the counters that
-//! fit. A value that could not be read is `None`, not 0.
+//! `counterpoint list` shows the names of all counters. All counters of one list form a group: they
+//! are counted and read together, so the value of one may be divided by the value of another. If
+//! the machine cannot count all of them at the same time, opening them fails, and the error names
+//! the counters that fit. A value that could not be read is `None`, not 0.
 //!
 //! In a loop that is itself measured, reuse one [`Measurement`]:
 //!
@@ -35,8 +35,9 @@
 //! `begin` and `end` allocate nothing and take no lock. Each makes at most one system call per
 //! group, and none if the counters can be read in user mode ([`Counters::user_reads`]).
 //!
-//! The counters count the thread that opened them, from the opening on, on every processor on which
-//! the thread runs. [`Builder::thread`] counts another thread.
+//! The counters count the thread that opened them (or the thread given to [`Builder::thread`]) from
+//! the opening on, on every processor on which the thread runs. [`Builder::thread`] counts another
+//! thread.
 //!
 //! | module | what |
 //! |---|---|

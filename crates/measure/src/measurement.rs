@@ -9,7 +9,7 @@ use crate::error::ReadError;
 use counters::{Coverage, Plan, Readings};
 
 /// Two readings of the same counters. A value is found by the counter's name as it was typed, with
-/// modifiers (`page-faults:u`).
+/// or without its modifiers (`page-faults:u` or `page-faults`).
 #[derive(Clone)]
 pub struct Measurement {
     plan: Arc<Plan>,
@@ -25,13 +25,15 @@ pub struct Count<'m> {
     pub name: &'m str,
     /// The unit of the values after they were multiplied by `scale`.
     pub unit: Unit,
-    /// The size of one step of a value, in `unit`. It is 1 for all but a few PMUs.
+    /// The amount, in `unit`, for which one step of the raw value stands. It is 1 for all but a few
+    /// PMUs.
     pub scale: Scale,
-    /// Number of the counter's group, from 0. Only values of the same group may be divided.
+    /// Number of the counter's group, from 0. Only values of the same group may be divided by one
+    /// another.
     pub group: u16,
     /// The number of steps by which the counter advanced; `None` if it could not be read.
     pub raw: Option<u64>,
-    /// For which part of the time between the two readings the counter ran.
+    /// The part of the time between the two readings in which the counter ran.
     pub coverage: Coverage,
 }
 
@@ -45,7 +47,7 @@ impl Measurement {
         Arc::ptr_eq(&self.plan, plan)
     }
 
-    /// Prepares the measurement for a start, even if it was made for another plan.
+    /// Prepares the measurement for a new start, even if the measurement was made for another plan.
     #[inline]
     pub(crate) fn begin_anew(&mut self, plan: &Arc<Plan>) {
         if !Arc::ptr_eq(&self.plan, plan) {
@@ -111,8 +113,8 @@ impl Count<'_> {
     }
 
     /// Returns the count, scaled to the whole time if the counter ran for only a part of it
-    /// ([`model::scaled`]). This is right only if the counter would have advanced equally fast in
-    /// the rest. `None` if it never ran.
+    /// ([`model::scaled`]). The estimate is right only if events were equally frequent in the rest
+    /// of the time. `None` if the counter never ran.
     pub fn estimate(&self) -> Option<u64> {
         match self.coverage {
             Coverage::Whole => self.raw,
@@ -121,7 +123,7 @@ impl Count<'_> {
         }
     }
 
-    /// Returns the part of the time for which the counter ran, from 0 to 1.
+    /// Returns the part of the measured time in which the counter ran, from 0 to 1.
     pub fn covered(&self) -> f64 {
         match self.coverage {
             Coverage::Whole => 1.0,

@@ -40,8 +40,8 @@ impl Builder {
     }
 
     /// Counts in user mode only. If `perf_event_paranoid` is 2, this is the only way to count
-    /// without privileges. It acts like `:u` after each name that has no modifier for modes and can
-    /// be counted in user mode.
+    /// without privileges. This option acts like `:u` after each name that has no modifier for
+    /// modes and can be counted in user mode.
     pub fn user_only(mut self) -> Self {
         self.user_only = true;
         self
@@ -57,8 +57,9 @@ impl Builder {
     }
 
     /// Counts another thread of this or another process, by its kernel thread id (`gettid`), from
-    /// the moment of opening. The thread may end at any time. If it runs on another processor, each
-    /// reading takes about 18 µs, because the kernel interrupts that processor.
+    /// the moment of opening. The thread may end at any time. If it runs on another processor than
+    /// the reading thread, each reading takes about 18 µs, because the kernel interrupts that
+    /// processor.
     pub fn thread(mut self, tid: i32) -> Self {
         self.thread = tid;
         self
@@ -74,7 +75,7 @@ impl Builder {
     /// and 0.1 ms more if there are several groups, to check that the groups do not take turns.
     ///
     /// The error says what failed, for which counter or thread, and why. If each counter works
-    /// alone but not all of them work together, the error also says which of them do.
+    /// alone but not all of them work together, the error also says which of them work together.
     pub fn open(self) -> Result<Counters, Error> {
         let machine = Machine::here();
         let text = match self.groups.as_slice() {
@@ -98,14 +99,15 @@ impl Builder {
         let target = Target { pid: self.thread, cpu: -1 };
         let open = match Counters::from_plan(plan.clone(), target) {
             Ok(open) => open,
-            // Opens each counter alone, to find out whether one of them fails or only all together.
+            // Opens each counter alone, to find out whether one of them fails alone, or whether
+            // they fail only together.
             Err(error) if target == Target::CALLING_THREAD => {
                 let report = check::check(plan.counters(), &machine);
                 return Err(report.problem().map_or(error, |p| Error::problem(p.clone())));
             }
             Err(error) => return Err(error),
         };
-        // The thread may not be running, so its counters may stand still.
+        // A thread other than the calling one may not be running, so its counters may stand still.
         if self.multiplex || target != Target::CALLING_THREAD {
             return Ok(open);
         }
@@ -118,7 +120,7 @@ fn braced(group: &str) -> String {
 }
 
 impl Counters {
-    /// Opens one group of counters for the calling thread, which count from now on. Names are as in
+    /// Opens one group of counters, which count the calling thread from now on. Names are as in
     /// `counterpoint run -e`, with modifiers.
     ///
     /// # Errors
@@ -135,7 +137,8 @@ impl Counters {
     /// Opens counters whose names are already resolved, and does not check that they count.
     ///
     /// # Errors
-    /// The error names the first counter that could not be opened, and says why.
+    /// Fails if a counter could not be opened (the error names the first such counter, and says
+    /// why), or if there was no memory.
     pub fn from_plan(plan: Plan, target: Target) -> Result<Self, Error> {
         let plan = Arc::new(plan);
         // SAFETY: the plan is on the heap and is not changed any more. `Counters` keeps the plan as
@@ -183,7 +186,8 @@ impl Counters {
     /// Reads the counters as the start of `m`, whose earlier values are removed.
     ///
     /// # Errors
-    /// Fails if some values could not be read. These are missing in `m`; the others are correct.
+    /// Fails if some values could not be read. Those values are missing in `m`; the other values
+    /// are correct.
     #[inline]
     pub fn begin(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
         m.begin_anew(&self.plan);
@@ -244,7 +248,7 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// A word that is 1 in this process and 0 in a forked child.
+/// A byte that is 1 in this process and 0 in a forked child.
 struct ForkMark(*mut u8);
 
 impl ForkMark {
@@ -270,8 +274,8 @@ impl ForkMark {
 
     #[inline]
     fn is_set(&self) -> bool {
-        // SAFETY: the word is mapped until `drop`. The read is volatile, because a fork changes the
-        // word without a write.
+        // SAFETY: the byte is mapped until `drop`. The read is volatile, because a fork changes the
+        // byte without a write.
         unsafe { self.0.read_volatile() != 0 }
     }
 }

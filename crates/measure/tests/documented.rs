@@ -8,7 +8,7 @@ fn work() -> u64 {
     (0..1000).map(std::hint::black_box).sum()
 }
 
-/// Runs the first example of the page. Without a PMU, opening the counters fails.
+/// Runs the first example of docs/measure.md. Without a PMU, opening the counters fails.
 #[allow(clippy::redundant_closure, reason = "it shows where work goes")]
 #[rustfmt::skip]
 fn one_region() -> Result<u64, Error> {

@@ -65,7 +65,7 @@ fn begin_and_end_reuse_one_measurement() {
             assert_eq!(m.value("page-faults"), Some(faults + 1), "round {round}");
             assert_eq!(m.value("minor-faults"), m.value("page-faults"));
         }
-        // A vector that grows also touches pages, so this comes last.
+        // A vector that grows also touches pages, so values are pushed only after the last reading.
         expected.push(pages as u64);
         counted.push(faults);
     }
@@ -92,7 +92,8 @@ fn a_measurement_belongs_to_its_counters() {
     assert_eq!(m.counts().count(), 2);
 }
 
-/// The four counters are exact, counted for a part of the time, never counted, and not readable.
+/// Of the four counters, the first is exact, the second ran for a part of the time, the third never
+/// ran, and the fourth cannot be read.
 #[test]
 fn missing_is_never_zero() {
     let mut counters = Counters::builder()

@@ -46,7 +46,7 @@ crate::numbered! {
         UserAnnotation = 1 "user_annotation",
         /// A section of the program that a person named, with the times of its work on the device.
         GpuUserAnnotation = 2 "gpu_user_annotation",
-        /// A copy by or to a device.
+        /// A copy of data from or to a device.
         Memcpy = 3 "memcpy",
         /// A fill of device memory.
         Memset = 4 "memset",
@@ -58,9 +58,9 @@ crate::numbered! {
         Runtime = 7 "runtime",
         /// A call of an accelerator's driver, on the host.
         Driver = 8 "driver",
-        /// An instant on the host.
+        /// A point in time on the host, without a duration.
         CpuInstant = 9 "cpu_instant",
-        /// A function of the Python interpreter.
+        /// A call of a function in Python.
         PythonFunction = 10 "python_function",
         /// Time that measuring itself took.
         Overhead = 11 "overhead",
@@ -78,7 +78,7 @@ crate::numbered! {
 }
 
 impl Generic {
-    /// Returns the name that readers of Kineto's traces probably expect.
+    /// Returns the name for this kind that tools which read Kineto's traces probably expect.
     pub fn kineto_name(self) -> &'static str {
         match self {
             Self::Memcpy => "gpu_memcpy",
@@ -120,13 +120,13 @@ impl From<Generic> for Kind {
     }
 }
 
-/// The set of names that an output uses.
+/// The set of names that an output uses for kinds of activities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vocabulary {
     /// [`Generic::name`]: one name per kind.
     Generic,
-    /// The name with which the activity was recorded, or [`Generic::kineto_name`] if that was a
-    /// generic name. Tools that look for `cuda_runtime` need this vocabulary.
+    /// The name with which the activity was recorded. A generic name is replaced by
+    /// [`Generic::kineto_name`]. Tools that look for `cuda_runtime` need this vocabulary.
     #[default]
     Kineto,
 }

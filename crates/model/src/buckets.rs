@@ -1,8 +1,8 @@
 //! Assigns a number to each bucket of a histogram of durations. The files of datasets contain these
 //! numbers.
 //!
-//! Values below 128 have a bucket each. Above that, each power of two is divided into 64 buckets of
-//! equal width:
+//! Values below 128 have a bucket each. From 128 on, the range from each power of two to the next
+//! is divided into 64 buckets of equal width:
 //!
 //! ```text
 //!  value v, shift e = max(0, ⌊log₂ v⌋ − 6)        bucket = 64·e + ⌊v / 2ᵉ⌋
@@ -12,8 +12,9 @@
 //!   0 … 127   128 … 191          192 … 255          …  3712 … 3775
 //! ```
 //!
-//! A bucket is represented by its middle, which differs from each value in the bucket by at most
-//! 1/128 of that value: by half of the width 2ᵉ, and the values are at least 64·2ᵉ.
+//! A bucket is represented by its middle, which differs from a value in the bucket by at most half
+//! of the width 2ᵉ. From 128 on, half of the width is at most 1/128 of the value, because the value
+//! is at least 64·2ᵉ.
 //!
 //! The numbers of buckets are stored in files, so they must never change. Non-negative signed
 //! numbers of 64 bits, which query engines use for durations, need the buckets below 3,712.

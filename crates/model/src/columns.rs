@@ -1,9 +1,10 @@
-//! Lists the names of columns, and decides which of them a user's metric must not use.
+//! Lists the names of columns, and decides which names a user's metric must not have.
 //!
-//! Views show users' metrics, and the values of users' collectors, next to their own columns. A
-//! metric with the name of a view's own column could be mistaken for it. Two names count as the
-//! same if they differ only in case, in the separators of their words (spaces, `_`, `-`) or in a
-//! unit at their end (`duration`, `Duration (us)`, `duration_ns`).
+//! Views have columns of their own, and next to these they show users' metrics and the values of
+//! users' collectors. A metric with the same name as one of the view's own columns could be
+//! mistaken for that column. Two names count as the same if they differ only in case, in the
+//! separators of their words (spaces, `_`, `-`) or in a unit at their end (`duration_ns`,
+//! `duration`, `Duration (us)`).
 
 /// The columns of views, without units. docs/schema.md lists the columns of the machine-readable
 /// formats.
@@ -72,7 +73,7 @@ const RESERVED: [&str; 58] = [
     "workgroup",
 ];
 
-/// Units at the end of a name, without parentheses.
+/// Units that may stand at the end of a name, here without their parentheses.
 const UNITS: [&str; 8] = ["ns", "us", "µs", "μs", "ms", "s", "bytes", "%"];
 
 /// Returns a name in lower case, with its words separated by one space and without a unit.
@@ -91,7 +92,7 @@ fn without_unit(name: &str) -> &str {
     let name = name.trim_matches(separates);
     for unit in UNITS {
         // `(us)` is a unit at the end of any name. Without parentheses, a separator must precede
-        // it.
+        // the unit, and `s`, `bytes` and `%` do not count as units.
         if let Some(rest) = name.strip_suffix(')').and_then(|n| before(n, unit))
             && let Some(rest) = rest.strip_suffix('(')
         {
@@ -120,7 +121,7 @@ pub fn same(one: &str, other: &str) -> bool {
     parts(one).eq(parts(other))
 }
 
-/// Whether the name is only a unit.
+/// Whether nothing is left of the name without separators and a unit in parentheses.
 pub fn is_empty(name: &str) -> bool {
     parts(name).next().is_none()
 }
@@ -155,7 +156,7 @@ mod tests {
         assert!(same("L2 hits (%)", "l2_hits"));
         assert!(!same("l2 hits", "l2 misses"));
         assert!(!same("page-faults:u", "page-faults"));
-        // The last letters are parts of words and not units.
+        // Not units: the last letters of a word, and `bytes` without parentheses.
         assert!(!same("cache misses", "cache misse"));
         assert!(!same("bonus", "bon"));
         assert!(!same("high bytes", "high"));

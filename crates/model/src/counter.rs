@@ -1,13 +1,13 @@
-//! Defines a counter after its name was resolved, with the data that is needed to open it.
+//! Defines a resolved counter: its name, its unit, and the data that is needed to open it.
 //!
-//! The crate `names` builds [`Counter`]s from the names that people type. Counters of one `group`
-//! are read together, so only they may be divided by one another.
+//! The crate `names` builds [`Counter`]s from the names that people type. Counters with the same
+//! `group` are read together, so a metric may combine only counters of one group.
 
 use std::ffi::CString;
 use std::fmt;
 
-/// The maximum number of counters of a run. Masks with one bit for each counter fit in 32 bits, and
-/// the buffers of the hot path have a fixed size.
+/// The maximum number of counters of a recording. So masks with one bit for each counter have 32
+/// bits, and the buffers of the hot path have a fixed size.
 pub const MAX_COUNTERS: usize = 32;
 
 crate::numbered! {
@@ -38,7 +38,7 @@ impl fmt::Display for Unit {
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Scale(f64);
 
-// A scale is never NaN, so equality is total.
+// A scale is never NaN, so it always equals itself, as `Eq` requires.
 impl Eq for Scale {}
 
 impl Scale {
@@ -65,12 +65,13 @@ impl Default for Scale {
 /// Whether a counter counts the events of a thread, or those of some CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// One thread. If the counter is opened for a CPU instead, it counts on this CPU.
+    /// One thread. A counter with this scope may also be opened for a CPU, and then counts on that
+    /// CPU.
     #[default]
     Thread,
-    /// A package, a die, a memory controller and so on. Such a counter can only be opened for all
-    /// threads (pid −1), once on each of these CPUs (`cpumask` of its PMU). Its value is the sum
-    /// over these CPUs.
+    /// The CPUs on which to open a counter of a package, a die, a memory controller and so on. Such
+    /// a counter can only be opened for all threads (pid −1), once on each of these CPUs (`cpumask`
+    /// of its PMU). Its value is the sum over these CPUs.
     Cpus(Vec<u32>),
 }
 
@@ -88,19 +89,19 @@ pub struct Counter {
     pub name: String,
     /// The unit of the counter's values after multiplication by `scale`.
     pub unit: Unit,
-    /// The value of one step.
+    /// The amount, in `unit`, for which one step of the raw value stands.
     pub scale: Scale,
     /// Where occurrences are counted.
     pub scope: Scope,
-    /// The group of the run to which the counter belongs, from 0. Counters of a group are adjacent
-    /// in the run's list, and have the same kind of [`Source`].
+    /// Number of the counter's group, from 0. Counters of a group are adjacent in the list of
+    /// counters, and have the same kind of [`Source`].
     pub group: u16,
     /// Where the values come from.
     pub source: Source,
 }
 
 impl Counter {
-    /// Creates a counter of threads whose raw values are in `unit`.
+    /// Creates a counter with the scope `Thread` and the scale 1, so its raw values are in `unit`.
     pub fn new(name: impl Into<String>, unit: Unit, group: u16, source: Source) -> Self {
         let (scale, scope) = (Scale::ONE, Scope::Thread);
         Self { name: name.into(), unit, scale, scope, group, source }
@@ -124,9 +125,10 @@ pub struct PerfAttr {
     pub kind: u32,
     /// `config`.
     pub config: u64,
-    /// `config1`, also `bp_addr`. Unused if there is a `path`.
+    /// `config1`, also `bp_addr`. Unused if there is a `path`, because the address of the path is
+    /// passed instead.
     pub config1: u64,
-    /// `config2`, also `bp_len`, and the offset in the file of a uprobe.
+    /// `config2`, also `bp_len`, and the offset of a uprobe in its file.
     pub config2: u64,
     /// `config3` (Linux 6.3).
     pub config3: u64,
@@ -148,18 +150,19 @@ pub struct PerfAttr {
     pub pinned: bool,
     /// `exclusive`: only valid for a group's leader.
     pub exclusive: bool,
-    /// The file that a uprobe probes. The kernel takes the address of this string in `config1`.
+    /// The file that a uprobe probes. The address of this string is passed to the kernel in
+    /// `config1`.
     pub path: Option<CString>,
     /// The condition of a tracepoint, in the kernel's filter language
-    /// (Documentation/trace/events.rst). It is set after the counter was opened.
+    /// (Documentation/trace/events.rst). The condition is set after the counter was opened.
     pub filter: Option<CString>,
 }
 
 /// The readings of a simulated counter, in the order in which one thread takes them. Reading 0 is
-/// taken at the begin of the thread's first call, reading 1 at the end of this call (or at the
-/// begin of a call inside of it), and so on. After the last reading the script starts over, and the
-/// values continue from where they were. So a script of `0,5` counts 5 in each call that contains
-/// no other call.
+/// taken at the start of the thread's first call, reading 1 at the end of this call (or at the
+/// start of a call inside of it), and so on. After the last reading the script starts over, and the
+/// values continue from where they were. For example, two readings that add 0 and 5 count 5 in each
+/// call, if no call is inside another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimScript {
     /// The amounts that the readings *add* to the counter.

@@ -38,7 +38,7 @@ mod tests {
     fn only_numbers_that_are_internal_to_the_kernel_are_known() {
         assert_eq!(kernel_only(524).map(|(name, _)| name), Some("ENOTSUPP"));
         assert_eq!(kernel_only(512).map(|(name, _)| name), Some("ERESTARTSYS"));
-        // EHWPOISON is the last number of user space on x86 and Arm; 520 is unused.
+        // EHWPOISON (133) is the last error number for programs on x86 and Arm; 520 is unused.
         for errno in [-1, 0, 2, 133, 511, 520, 532] {
             assert_eq!(kernel_only(errno), None, "{errno}");
         }

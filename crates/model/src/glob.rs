@@ -14,12 +14,13 @@ pub fn escape(name: &str) -> String {
     pattern
 }
 
-/// Whether `pattern` matches `name`. The time is at most the product of both lengths. The function
-/// does not recurse or allocate.
+/// Whether `pattern` matches `name`. The time for one match grows at most with the product of the
+/// lengths of `pattern` and `name`. The function does not recurse or allocate.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // Where to continue in pattern and name if the last star must match one byte more.
+    // The positions in pattern and name from which to continue if the last `*` must match one more
+    // byte.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {

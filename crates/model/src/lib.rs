@@ -7,14 +7,14 @@
 //! | [`activity`] | kinds of activities, their published names, devices, flows, metadata values |
 //! | [`buckets`] | the buckets of the histograms of durations in datasets |
 //! | [`columns`] | names of the columns of views, which a user's metric must not use |
-//! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |
-//! | [`errno`] | error numbers that only the kernel has |
+//! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter whose name was resolved |
+//! | [`errno`] | error numbers that are internal to the kernel |
 //! | [`glob`] | patterns for names |
 //! | [`loss`] | [`Loss`]: the named ways to lose or distort data |
 //! | [`metric`] | [`Metric`]: values computed from counters of one group, with units |
-//! | [`named!`], [`numbered!`] | one list for the variants, names and numbers of an enum |
+//! | [`named!`], [`numbered!`] | macros that define an enum with names and numbers from one list |
 //! | [`scale`] | [`scaled`]: an estimate from a counter that ran part of the time |
-//! | [`suggest`] | "did you mean" |
+//! | [`suggest`] | the known names closest to a mistyped one, for "did you mean" |
 #![forbid(unsafe_code)]
 
 pub mod activity;

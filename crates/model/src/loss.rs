@@ -4,13 +4,13 @@
 //! The numbers of losses are part of the file format: append new losses, and never reorder them.
 
 crate::named! {
-    /// The importance of a loss for a reader of the numbers.
+    /// How much a loss matters to somebody who reads the numbers in a view.
     pub enum Severity {
         /// The loss is worth knowing, but no number in a view is wrong because of it.
         Note = "note",
         /// Something is missing: totals are too small, or a counter is absent.
         Missing = "missing",
-        /// Numbers that are present may be wrong.
+        /// Numbers that a view shows may be wrong.
         Distorted = "distorted",
     }
 }
@@ -178,7 +178,7 @@ losses! {
 
 impl Loss {
     /// Number of losses for which the tables of the file format have room. `ALL.len()` must stay
-    /// below it.
+    /// below this number.
     pub const CAPACITY: usize = 64;
 
     /// Returns the loss with this number, or `None` if this version does not know it.

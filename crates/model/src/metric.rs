@@ -25,14 +25,14 @@
 //!
 //! # Invariants
 //! - All counters of a metric belong to one group, so their values were read together. `duration`
-//!   is the time of the calls whose values are in the sums, `calls` is the number of these calls,
-//!   and `dispatches` is the number of their dispatches. These three can be combined with any
-//!   group.
+//!   is the time of the calls over which the counters' values are summed, `calls` is the number of
+//!   these calls, and `dispatches` is the number of IREE's dispatches to which these calls belong.
+//!   These three can be combined with any group.
 //! - A number that is combined with a sum applies to each call: in `64B / duration` each call moved
 //!   64 bytes, and in `duration - 5us` 5 µs are subtracted from each call.
 //! - An undefined value is missing, and not replaced by 0: a division by zero, or an overflow.
 //! - An expression has at most [`MOST_BYTES`] bytes and [`MOST_DEPTH`] levels, which bounds the
-//!   recursion.
+//!   parser's recursion.
 
 mod bind;
 mod builtin;
@@ -56,7 +56,7 @@ pub const MOST_BYTES: usize = 1024;
 /// Maximum nesting depth of parentheses, functions and signs.
 pub const MOST_DEPTH: usize = 64;
 
-/// A metric before the counters of a run are known.
+/// A parsed metric that refers to its counters by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
     /// The name that views show.
@@ -111,7 +111,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A counter's name and its byte offset.
+/// The name of a counter in an expression, and the byte offset of the name there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name {
     text: String,

@@ -2,7 +2,8 @@
 
 /// Defines an enum whose variants have names: `named! { pub enum E { A = "a" } }`.
 ///
-/// The enum has `E::ALL` in the order of the list, and `name`, which documents and tables use.
+/// The enum has the constant `ALL`, in the order of the list, and the method `name`. Documents and
+/// tables use these names.
 #[macro_export]
 macro_rules! named {
     (
@@ -31,7 +32,7 @@ macro_rules! named {
     };
 }
 
-/// Like [`named!`], with the number of each variant in files, which is a `u8`:
+/// Like [`named!`], but each variant also has a `u8` number, which files contain:
 /// `numbered! { pub enum E { A = 0 "a" } }`. `E::from_u8` returns the variant with a number.
 #[macro_export]
 macro_rules! numbered {

@@ -1,14 +1,16 @@
 //! Estimates the count for a whole interval from a counter that ran during only a part of it.
 
-/// Returns `raw · enabled_ns / running_ns`, rounded. The product has 128 bits. The result is what
-/// the counter would have shown if it had counted during all of `enabled_ns` at the same rate. The
-/// arguments are differences over one interval, not totals since the counter was opened.
+/// Returns `raw · enabled_ns / running_ns`, rounded, or `raw` if the counter ran for the whole
+/// interval. The product has 128 bits. The result is what the counter would have shown if it had
+/// counted during all of `enabled_ns` at the same rate. The arguments are differences over one
+/// interval, not totals since the counter was opened.
 ///
 /// Returns `None` if the counter did not run although it was enabled (the value is missing and not
 /// 0), or if the estimate does not fit in 64 bits.
 pub fn scaled(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     if running_ns >= enabled_ns {
-        // This includes intervals shorter than a tick of the clock: both times are 0.
+        // This branch includes intervals shorter than a tick of the clock, in which both times are
+        // 0.
         return Some(raw);
     }
     let product = u128::from(raw) * u128::from(enabled_ns) + u128::from(running_ns) / 2;

@@ -1,6 +1,6 @@
 //! Finds the known names that are closest to a typed name, for "did you mean".
 
-/// Returns up to three of `known`, closest first. Names that only contain the text come last.
+/// Returns up to three of `known`, closest first. Names that only contain the typed text come last.
 pub fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
     let typed = typed.to_ascii_lowercase();
     let letters = typed.chars().count();

@@ -64,7 +64,8 @@ fn every_published_name_parses() {
             assert!(names::names(published).any(|n| n == lower), "{name} not in {published:?}");
         }
     }
-    // The constant CONCURRENT_KERNEL prints as `kernel`.
+    // Each published list has one more name than the constant in this test, because it has both
+    // `kernel` and `concurrent_kernel`.
     for (list, published, more) in [
         (PR_1212, Published::Pr1212, 1),
         (PR_1148, Published::Pr1148, 1),
@@ -88,7 +89,7 @@ fn names_have_the_right_kind_and_are_kept() {
             let kineto = registry.name(label, Vocabulary::Kineto);
             if name == *generic {
                 assert_eq!(kineto, kind.kineto_name());
-                // The name that consumers of Kineto's traces look for also means that kind.
+                // The name in Kineto's vocabulary also means this kind.
                 assert_eq!(registry.kind(registry.parse(kineto).unwrap()), kind.into());
             } else {
                 assert_eq!(kineto, name);
@@ -101,7 +102,8 @@ fn names_have_the_right_kind_and_are_kept() {
 #[test]
 fn defaults_are_those_of_the_lists() {
     let of = |set: DefaultSet| set.kinds().map(Generic::name).collect::<Vec<_>>().join(" ");
-    // #1212 has seventeen entries; MTIA_RUNTIME and MTIA_CCP_EVENTS repeat two of them.
+    // The default list of #1212 has seventeen entries. Two of these, MTIA_RUNTIME and
+    // MTIA_CCP_EVENTS, have the same kinds as other entries.
     assert_eq!(
         of(DefaultSet::Generic),
         "cpu_op user_annotation gpu_user_annotation memcpy memset kernel external_correlation \
@@ -170,7 +172,7 @@ fn names_in_files_are_kept_exactly() {
     assert_eq!(registry.name(kernel, Vocabulary::Generic), "kernel");
     assert_eq!(registry.note(file, "Kernel"), Ok(kernel));
     assert_eq!(registry.note(file, "kernel"), Ok(Generic::Kernel.into()));
-    // Names that no list can contain are valid in files.
+    // Names that a list separated by commas cannot contain are valid in files.
     let odd = registry.note(file, "a, b").unwrap();
     assert_eq!(registry.original(odd), "a, b");
     assert!(matches!(registry.kind(odd), Kind::Registered(_)));

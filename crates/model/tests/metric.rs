@@ -1,5 +1,5 @@
-//! Tests metrics: syntax, names, groups, units, and values, which are compared with an evaluator
-//! that is independent of the parser.
+//! Tests the syntax, names, groups, units and values of metrics. The values of random metrics are
+//! compared with values that are computed without the parser.
 
 use model::Unit;
 use model::metric::{
@@ -43,8 +43,8 @@ fn value(text: &str) -> Option<f64> {
 
 #[test]
 fn values_and_units() {
-    // The counters have the values 1, 2, … in the order of the run's list, and not of the
-    // expression: in `instructions / cycles`, `cycles` is 1.
+    // The counters have the values 1, 2, … in the order of the recording's list, and not in that of
+    // the expression: in `instructions / cycles`, `cycles` is 1.
     #[rustfmt::skip]
     let golden = [
         ("instructions / cycles", Some(2.0), "ratio"),
@@ -102,7 +102,7 @@ fn values_and_units() {
         ("'msr/tsc/'/2", Some(0.5), "count"),
         ("page-faults:u / page-faults:k", Some(0.5), "ratio"),
         ("migrations", Some(1.0), "count"),
-        // One step of `energy` is a quarter of its unit.
+        // A raw value of 1 for `energy` stands for a quarter of its unit.
         ("energy * 2", Some(0.5), "count"),
         // No value.
         ("cycles / 0", None, "cycles"),
@@ -285,7 +285,8 @@ fn random_expressions() {
         let depth = r.below(6);
         let (text, expected) = random(&mut r, depth, 0, &values);
         let Ok(metric) = Metric::of("x", &text) else {
-            // Only an expression without a counter is refused.
+            // An expression may be refused only if it names no counter. (The `a` in `max` names
+            // none.)
             assert!(!text.contains(['a', 'b', 'd', 'e']) || text.contains("max"), "{text}");
             continue;
         };
@@ -293,7 +294,7 @@ fn random_expressions() {
         let of: Vec<f64> = bound.counters.iter().map(|i| values[*i]).collect();
         let value = bound.value(1.0, &of);
         assert_eq!(value, expected, "round {round}: {text} of {values:?}");
-        // The printed form has the same value.
+        // The metric's printed form must have the same value as the metric.
         let again = Metric::parse(&metric.to_string()).unwrap();
         assert_eq!(again.bind(&operands).unwrap().value(1.0, &of), expected, "{metric}");
         match value {
@@ -339,7 +340,8 @@ fn builtins_are_offered_where_they_can_be_formed() {
     assert_eq!(list(&counts(&["cycles"])), ["frequency"]);
     assert_eq!(list(&counts(&["cycles", "instructions"])), ["ipc", "cpi", "frequency"]);
     assert_eq!(list(&counts(&["cpu-cycles:u", "PAPI_TOT_INS:u"])), ["ipc", "cpi", "frequency"]);
-    // These counters are not in one group, or not in the same modes.
+    // In the first list below, the counters are in different groups; in the second, they count in
+    // different modes.
     let apart = [operand("cycles", Unit::Cycles, 0), operand("instructions", Unit::Count, 1)];
     assert_eq!(list(&apart), ["frequency"]);
     assert_eq!(list(&counts(&["cycles:u", "instructions:k"])), ["frequency"]);
@@ -383,8 +385,8 @@ fn builtins_are_offered_where_they_can_be_formed() {
     }
 }
 
-/// The inputs are counts of pipeline slots as processors would report them. The expected parts were
-/// computed on paper. No such processor was used.
+/// The inputs are counts of pipeline slots as processors would report them. The expected metrics
+/// were computed by hand. No count was measured on such a processor.
 #[test]
 fn top_down_metrics_by_vendor() {
     let counts = |names: &[&'static str]| -> Vec<Operand<'static>> {
@@ -433,7 +435,7 @@ fn top_down_metrics_by_vendor() {
         ("core-bound", 5.0),
     ];
     expect(values(&intel), &[first, second].concat());
-    // 100 cycles with six slots each.
+    // The Zen 4 counts are for 100 cycles with six pipeline slots each.
     let zen4 = [
         ("ls_not_halted_cyc", 100.0),
         ("ex_ret_ops", 240.0),
@@ -457,7 +459,7 @@ fn top_down_metrics_by_vendor() {
     expect(values(&intel[..4]), &[]);
 }
 
-/// Three calls of 10 ns each, with 4 cycles each.
+/// There are three calls of 10 ns and 4 cycles each, in two dispatches.
 #[test]
 fn a_number_beside_a_sum_stands_for_each_call() {
     let cycles = Operand { name: "cycles", unit: Unit::Cycles, scale: 1.0, group: 0 };

@@ -1,5 +1,5 @@
-//! Resolves AMD's own names for the counters of Zen 4 cores, which IREE's original call hook also
-//! accepted.
+//! Resolves AMD's own names for the counters of Zen 4 cores. IREE's original call hook (an older
+//! profiler, which Counterpoint replaces) also accepted these names.
 //!
 //! Source: AMD's "Processor Programming Reference for Family 19h Model 11h", section on core
 //! performance monitor counters, with the spelling of perf's tables (Linux 6.12,
@@ -7,12 +7,13 @@
 //! places of the configuration: event[7:0] | umask << 8 | event[11:8] << 32. (The original hook
 //! added umask · 256 to the event, which selects another counter if the event is above 0xff.)
 //!
-//! The original hook also had names that begin with `l3_`. They are left out: they count the cache
-//! of a whole core complex and belong to another PMU (`amd_l3/…/`), which cannot count a single
-//! thread.
+//! The original hook also had names that begin with `l3_`. Those names are left out, because their
+//! counters belong to another PMU (`amd_l3/…/`). That PMU counts the cache of a whole core complex
+//! and cannot count a single thread.
 //!
-//! Zen 3, of the same family, does not have all of these counters. On other processors the names
-//! are refused, because a number with another meaning gives a count that looks right.
+//! Zen 3, of the same family, does not have all of these counters. On a processor without the
+//! counter, its name is refused: the event number can have another meaning there, and the count
+//! would only look right.
 
 use std::sync::OnceLock;
 
@@ -66,8 +67,8 @@ fn is_zen3(model: &str) -> bool {
 /// Returns the event of a PAPI preset for floating-point operations on this processor. The event is
 /// 0x03 on processors from Zen on, but the unit masks differ: the first generation has one for each
 /// precision, later generations have one for each operation, and Zen 4 has one more, for bfloat16.
-/// Kernels before 5.6 count the event wrongly: it can grow by more than 15 in a cycle, and these
-/// kernels do not combine two counters for such an event.
+/// Kernels before 5.6 count the event wrongly. It can grow by more than 15 in a cycle. For such an
+/// event, the kernel must combine two of the processor's counters, and these kernels do not.
 ///
 /// Sources: `papi_events.csv` of PAPI for Zen 1 to 3 (RETIRED_SSE_AVX_OPERATIONS,
 /// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12

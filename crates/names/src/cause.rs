@@ -1,8 +1,9 @@
-//! Defines what advice about an error in a counter list needs besides the error's message. This
-//! crate gives no advice: `crates/cli/src/advice` decides which other input to suggest.
+//! Defines the causes of errors in counter lists, from which advice is made in addition to the
+//! error's message. This crate gives no advice: `crates/cli/src/advice` decides which other input
+//! to suggest.
 
-/// The cause of a [`NameError`](crate::NameError), with values. The enum is exhaustive, so the
-/// compiler reports a variant without advice.
+/// The cause of a [`NameError`](crate::NameError), with the values that advice about the error can
+/// name. The enum is exhaustive, so the compiler reports a variant without advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameCause {
     /// Names with a similar spelling, the nearest first.
@@ -33,7 +34,7 @@ pub enum NameCause {
 
     /// sysfs shows no PMU.
     NoPmus,
-    /// The PMU does not exist; these do.
+    /// The PMU does not exist. These are the PMUs that do.
     Pmus(Vec<String>),
     /// The term does not exist. These are some of the PMU's events, followed by some of its terms.
     Terms(Vec<String>),
@@ -55,15 +56,17 @@ pub enum NameCause {
 
     /// The kernel cannot count uprobes.
     NoUprobes,
-    /// PATH was searched, which contains programs but no libraries.
+    /// A file name without a slash is searched for in PATH only, whose directories usually hold
+    /// programs and no libraries.
     NotInPath,
     /// The place is not the entry of a function, so a return probe could damage the stack there.
     NotAnEntry,
     /// An offset was added to the name of an indirect function, but has a meaning only in one of
     /// its implementations.
     OffsetIntoIndirect,
-    /// The probed code chooses an implementation of an indirect function. The text is a counter of
-    /// the function itself.
+    /// At the typed offset is the code that chooses an implementation of an indirect function, and
+    /// not the function. The text here is a counter that can be typed instead, with the function's
+    /// name.
     ChoosingCode(String),
     /// The file has the function in these versions.
     Versions(Vec<String>),
@@ -71,7 +74,7 @@ pub enum NameCause {
     NoDefaultVersion(Vec<String>),
     /// The functions of this name are at these offsets.
     Places(Vec<String>),
-    /// The file calls the function, and another file defines it.
+    /// The function is used in the file with this path, but another file defines it.
     Imported(String),
     /// The file has no symbols.
     NoSymbols,
@@ -97,7 +100,7 @@ pub enum NameCause {
     /// The preset is a sum of these counters, each multiplied by its weight.
     WeightedSum(&'static [(u32, &'static str)]),
 
-    /// The processor's counters belong to no component.
+    /// The processor's counters belong to no component in the sense of PAPI (`component:::name`).
     NoComponent,
     Components(Vec<String>),
 }

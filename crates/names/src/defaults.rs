@@ -1,5 +1,5 @@
-//! Chooses the counters of a recording without `-e`: for each kind of device, those in its
-//! environment variable, or else its default set.
+//! Chooses the counters of a recording without `-e`. For each kind of device, these are the
+//! counters that its environment variable names, or else its default set.
 //!
 //! ```text
 //!  -e LIST                         comes first (not handled here)
@@ -20,7 +20,7 @@ use machine::check::{Opens, Problem, all_at_once, check, opens, user_only};
 /// The chosen counters, with notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// Empty if nothing can be counted here, or only by system calls.
+    /// Empty if nothing can be counted here, or if every reading would be a system call.
     pub counters: Vec<Counter>,
     /// Sentences about counters that are left out, or that count only user mode.
     pub notes: Vec<String>,
@@ -63,9 +63,10 @@ pub enum VariableProblem {
     Counter(Problem),
 }
 
-/// Counters of the kernel that work almost everywhere. They are not counted by default, because
-/// they take two system calls for each recorded call and make context switches slower. A small
-/// transformer on IREE's `local-task` took up to 1.9 times as long with them.
+/// Software counters, which the operating system's kernel counts, and which work almost everywhere.
+/// They are not counted by default, because they take two system calls for each recorded call and
+/// make context switches slower. A small transformer on IREE's `local-task` took up to 1.9 times as
+/// long with them.
 pub const SOFTWARE_COUNTERS: &str = "page-faults,task-clock";
 
 /// Returns the kinds of devices to count if none was named: the processor, and the kinds whose
@@ -114,7 +115,8 @@ pub fn of_devices(
                 Defaults { counters, ..Defaults::default() }
             }
             None if kind.counted_by == CountedBy::Processor => {
-                // Several kinds of devices use the counters of the processor, which are added once.
+                // Several kinds of devices use the processor's counters, but these counters are
+                // added only once.
                 if std::mem::replace(&mut processor_is_done, true) {
                     continue;
                 }
@@ -127,7 +129,7 @@ pub fn of_devices(
     Ok(set)
 }
 
-/// Returns the default counters of the processor, without variables.
+/// Returns the default counters of the processor, regardless of environment variables.
 pub fn defaults(machine: &Machine) -> Defaults {
     processor(crate::devices::PROCESSOR_DEFAULTS, &Resolver::new(machine), machine)
 }
@@ -151,7 +153,7 @@ fn join(set: &mut Defaults, more: Defaults) {
         if set.counters.iter().any(|c| c.name == counter.name) {
             continue;
         }
-        // A group of which no counter is added gets no number.
+        // A group gets a number only if at least one of its counters is added.
         let (from, to) = match number {
             None => (counter.group, first),
             Some((from, to)) if from == counter.group => (from, to),
@@ -169,7 +171,8 @@ fn join(set: &mut Defaults, more: Defaults) {
 fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
     let (mut set, at_once) = alone(names, resolver, machine);
     if set.counters.is_empty() {
-        // The reason is assumed to be the same for all default counters.
+        // The reason why the first default counter does not open is assumed to hold for all of
+        // them.
         let first = names.first().and_then(|name| resolver.resolve(name).ok()?.pop());
         let why = match first.map(|counter| opens(&counter, machine)) {
             Some(Opens::No(problem)) => problem.message,
@@ -210,7 +213,7 @@ fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, b
     let mut narrowed = Vec::new();
     // The names are resolved as one list, so that the counters share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
-    // Usually all work together, and need not be tried one by one.
+    // Usually all counters of the list can be open at the same time, and then none is tried alone.
     if !list.is_empty() && all_at_once(&list) {
         let (threads, packages) = counters::plan::by_scope(list);
         set.counters = threads.into_iter().chain(packages).collect();

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! For most components that this version cannot count, there is a source that only names the
-//! missing library. The kinds are DLPack's, and have the names that TVM gives them.
+//! library that counting would need. The kinds of devices are those of DLPack, with the names that
+//! TVM gives them.
 
 use crate::{Entry, Head, NameCause, NameErrorKind, NameSource, Resolved, Trouble};
 
@@ -50,7 +51,7 @@ const fn kind(
     DeviceKind { name, aliases, counted_by, defaults }
 }
 
-/// Kinds for pinned memory of accelerators are counted by the processor.
+/// For the kinds that stand for pinned memory of accelerators, the processor's counters are used.
 pub const KINDS: &[DeviceKind] = {
     use CountedBy::{Component, Processor};
     &[
@@ -69,7 +70,7 @@ pub const KINDS: &[DeviceKind] = {
 };
 
 impl DeviceKind {
-    /// Returns the kind with this name or alias, in any case.
+    /// Returns the kind with this name or alias, in upper or lower case.
     pub fn named(name: &str) -> Option<&'static Self> {
         let same = |n: &&str| n.eq_ignore_ascii_case(name);
         KINDS.iter().find(|k| same(&k.name) || k.aliases.iter().any(same))
@@ -101,7 +102,7 @@ pub trait DeviceSource {
     /// Fails for the same reasons as [`NameSource::resolve`].
     fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble>;
 
-    /// Returns the names, for `list` and for suggestions.
+    /// Returns the counters' names, for `counterpoint list` and for suggestions.
     fn entries(&self) -> Vec<Entry>;
 }
 

@@ -9,11 +9,11 @@ pub struct NameError {
     pub kind: NameErrorKind,
     /// Byte offset in the typed text.
     pub at: usize,
-    /// What the command line needs besides `kind` for its advice.
+    /// The cause, from which the command line makes advice.
     pub cause: Option<NameCause>,
 }
 
-/// The text of a variant does not include the place.
+/// The kind of a [`NameError`]. The text of a variant does not include the place of the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameErrorKind {
@@ -45,7 +45,7 @@ pub enum NameErrorKind {
         /// Why it has no meaning.
         why: String,
     },
-    /// A counter of a device that cannot be counted here.
+    /// The counter belongs to a device whose counters cannot be counted on this machine.
     #[error("no counters of {device} here: {missing}")]
     NoSource {
         /// PAPI's component.
@@ -53,7 +53,7 @@ pub enum NameErrorKind {
         /// What is missing.
         missing: String,
     },
-    /// A term between slashes that its PMU does not have.
+    /// The PMU has no event or term with the name that was typed between the slashes.
     #[error("{pmu} has no event or term {term:?}")]
     UnknownTerm {
         /// The PMU.
@@ -61,15 +61,15 @@ pub enum NameErrorKind {
         /// The term as it was typed.
         term: String,
     },
-    /// A value that is not possible.
+    /// A value or a name in the list cannot be used.
     #[error("{text:?}: {problem}")]
     Value {
         /// The value as it was typed.
         text: String,
-        /// Why it is not possible, as in `umask has 8 bits`.
+        /// Why it cannot be used, as in `umask has 8 bits`.
         problem: String,
     },
-    /// This version cannot count such a counter.
+    /// This version cannot count a counter of this kind.
     #[error("not supported yet: {what}")]
     Unsupported {
         /// What cannot be counted.

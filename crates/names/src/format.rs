@@ -49,7 +49,7 @@ impl Format {
         self.bits.len()
     }
 
-    /// The value must fit [`Format::bits`].
+    /// Puts a value into the bits of `attr`. The value must fit [`Format::bits`].
     pub(crate) fn put(&self, attr: &mut PerfAttr, value: u64) {
         let word = match self.field {
             Field::Config => &mut attr.config,

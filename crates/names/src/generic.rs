@@ -25,7 +25,7 @@ struct Known {
     kind: u32,
     config: u64,
     unit: Unit,
-    /// Our name first, then the others that perf accepts.
+    /// The name that Counterpoint shows, then the others that perf accepts.
     names: &'static [&'static str],
     description: &'static str,
 }
@@ -68,7 +68,7 @@ const KNOWN: &[Known] = {
 /// Spellings of one part of a cache triple (cache, operation, result).
 type Spellings = &'static [&'static str];
 
-/// Spellings, operations (bit 0 read, 1 write, 2 prefetch), and a description.
+/// The caches: spellings, operations (bit 0 read, 1 write, 2 prefetch), and a description.
 const CACHES: &[(Spellings, u8, &str)] = &[
     (&["L1-dcache", "l1-d", "l1d", "L1-data"], 0b111, "level 1 data cache"),
     (&["L1-icache", "l1-i", "l1i", "L1-instruction"], 0b101, "level 1 instruction cache"),
@@ -108,7 +108,8 @@ impl Numbers {
         PerfAttr { kind, config, ..PerfAttr::default() }
     }
 
-    /// Returns one counter, or one for each kind of core.
+    /// Returns one counter, or, for a hardware event on a machine with several kinds of cores, one
+    /// for each kind.
     pub(crate) fn everywhere(self, typed: &str, machine: &Machine) -> Vec<Resolved> {
         let attr = PerfAttr { kind: self.kind, config: self.config, ..PerfAttr::default() };
         let cores = machine.core_types();
@@ -135,12 +136,12 @@ pub(crate) fn numbers(word: &str) -> Option<Numbers> {
     })
 }
 
-/// Returns our name for these numbers.
+/// Returns the first of the names in `KNOWN` for these numbers.
 pub(crate) fn name_of(kind: u32, config: u64) -> Option<&'static str> {
     KNOWN.iter().find(|k| k.kind == kind && k.config == config).map(|k| k.names[0])
 }
 
-/// Returns names and aliases, without patterns such as `rNNNN`.
+/// Returns the names and aliases in `KNOWN`, and one name for each cache triple that `list` shows.
 pub(crate) fn names() -> Vec<String> {
     let known = KNOWN.iter().flat_map(|k| k.names).map(|&name| name.to_owned());
     known.chain(cache_entries().map(|entry| entry.name)).collect()
@@ -175,7 +176,8 @@ impl NameSource for Generic {
     }
 }
 
-/// Returns the `config` of `cache[-operation][-result]`. The defaults are read and access.
+/// Returns the `config` of `cache[-operation][-result]`. The default operation is a read, and the
+/// default result is an access.
 fn cache(word: &str) -> Option<u64> {
     let lower = word.to_ascii_lowercase();
     for (cache, (names, operations, _)) in CACHES.iter().enumerate() {
@@ -231,7 +233,7 @@ fn cache_entries() -> impl Iterator<Item = Entry> {
     )
 }
 
-/// Returns the number of `rNNNN`.
+/// Returns the hexadecimal number in a name such as `r01c2`, or `None` for other words.
 pub(crate) fn raw(word: &str) -> Option<Result<u64, Trouble>> {
     let digits = word.strip_prefix('r')?;
     if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_hexdigit()) {

@@ -23,8 +23,8 @@
 //!                 NameCause from which the command line makes advice
 //! ```
 //!
-//! To add a kind of names, write a [`NameSource`] in a file of its own and add a line to `resolve`.
-//! The parser does not change.
+//! To add a kind of names, write a [`NameSource`] in a new file and add it to the list of sources
+//! in `resolve.rs`. The parser need not change if the names have one of the existing forms.
 
 pub mod defaults;
 pub mod devices;

@@ -15,8 +15,8 @@ impl NameSource for Breakpoints {
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         let &Head::Breakpoint { address, len, access } = head else { return None };
         let access = access.unwrap_or(Access { read: true, write: true, execute: false });
-        // The defaults are perf's: the size of a long for code (other sizes are EINVAL), 4 bytes
-        // for data.
+        // The default lengths are perf's: 4 bytes for data, and the size of a C `long` for code,
+        // for which the kernel refuses other lengths.
         let len = len.unwrap_or(if access.execute { size_of::<usize>() as u64 } else { 4 });
         let wrong = |problem: &str| {
             let (text, problem) = (head.to_string(), problem.into());
@@ -28,7 +28,7 @@ impl NameSource for Breakpoints {
         if !matches!(len, 1 | 2 | 4 | 8) {
             return wrong("a breakpoint watches 1, 2, 4 or 8 bytes");
         }
-        // HW_BREAKPOINT_R, _W and _X of linux/hw_breakpoint.h.
+        // The bits are HW_BREAKPOINT_R, _W and _X of linux/hw_breakpoint.h.
         let bp_type =
             u32::from(access.read) | u32::from(access.write) << 1 | u32::from(access.execute) << 2;
         let attr = PerfAttr {

@@ -9,7 +9,7 @@ pub(crate) fn nearest(name: &str, entries: &[Entry]) -> Vec<String> {
     let counters = entries.iter().filter(|entry| !entry.is_pattern);
     let names = || counters.clone().flat_map(|e| std::iter::once(&e.name).chain(&e.aliases));
     let mut near = Vec::new();
-    // In `syscalls:read`, the second part is a word of `syscalls:sys_enter_read`.
+    // For `syscalls:read`, `syscalls:sys_enter_read` is near, because `read` is one of its words.
     if let Some((system, point)) = name.split_once(':').filter(|(_, point)| !point.is_empty()) {
         let within = names().filter(|known| {
             known.split_once(':').is_some_and(|(s, p)| {

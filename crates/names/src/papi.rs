@@ -16,9 +16,8 @@ use crate::syntax::{Head, Modifiers, Term};
 use machine::Machine;
 use model::suggest;
 
-/// Intel's counters of one precision, each with the number of operations that it stands for: the
-/// number of elements of its vectors (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused
-/// multiply-add counts twice).
+/// Intel's counters of one floating-point precision, each with a weight: the number of elements in
+/// its vectors. (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add counts twice.)
 macro_rules! intel {
     ($precision:literal, $two:literal, $four:literal, $eight:literal) => {
         NameCause::WeightedSum(&[

@@ -22,7 +22,7 @@ use crate::cause::NameCause;
 use crate::error::{NameError, NameErrorKind};
 use crate::syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};
 
-/// Reads a counter list. The names need not exist.
+/// Reads a counter list. The counters that the text names need not exist.
 ///
 /// # Errors
 /// Returns an error about the first place where the text is not a counter list.

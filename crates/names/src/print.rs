@@ -73,7 +73,8 @@ impl fmt::Display for Head {
             }
             Self::Papi { pmu, name, attributes } => {
                 write!(f, "{pmu}::{name}")?;
-                // In attributes, quotes have no special meaning.
+                // The parser does not treat quotes in attributes specially, so attributes are
+                // printed without added quotes.
                 attributes.iter().try_for_each(|Term { name, value, .. }| match value {
                     Some(value) => write!(f, ":{name}={value}"),
                     None => write!(f, ":{name}"),

@@ -70,7 +70,7 @@ impl Resolver {
         }
     }
 
-    /// Adds a source, which is asked last.
+    /// Adds a source of names, which is asked after all others.
     pub fn with(mut self, source: Box<dyn NameSource>) -> Self {
         self.sources.push(source);
         self
@@ -81,26 +81,26 @@ impl Resolver {
         self.sources.iter().flat_map(|s| s.entries()).collect()
     }
 
-    /// Returns the names that exist in thousands: tracepoints, and a vendor's names. Reads files,
-    /// and may run perf.
+    /// Returns the names that exist in thousands: tracepoints, and a vendor's names. The method
+    /// reads files, and may run perf.
     pub fn bulk(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.bulk()).collect()
     }
 
-    /// Returns why the directory of tables gave no names. Reads the tables if that was not done
-    /// yet.
+    /// Returns why a vendor's names are missing: a problem with the directory of tables, or a perf
+    /// that hangs. Reads the tables if that was not done yet.
     pub fn tables_problem(&self) -> Option<&str> {
         self.vendor.problem()
     }
 
-    /// Returns the counters that the text stands for, ready to be opened. With `none`, only times
-    /// are recorded.
+    /// Returns the counters that the text stands for, ready to be opened. There are no counters if
+    /// the text is `none`: only times are recorded then.
     ///
-    /// Counters outside of braces form one group for perf's counters, one for simulated counters,
-    /// and one for each PMU if names stand for counters of several PMUs. A pinned or exclusive
-    /// counter outside of braces, or one that counts CPUs, is a group of its own. Each pair of
-    /// braces is a group, or one group for each PMU. The counters of a group are next to each
-    /// other.
+    /// Outside of braces, perf's counters form one group, and simulated counters another. If a name
+    /// stands for counters of several PMUs, there is also a group for each of these PMUs. A pinned
+    /// or exclusive counter outside of braces, or one that counts CPUs, is a group of its own. Each
+    /// pair of braces is a group, or one group for each PMU. The counters of a group are next to
+    /// each other.
     ///
     /// # Errors
     /// Returns an error about the first problem in the list.
@@ -193,8 +193,8 @@ impl Resolver {
         for item in items {
             for resolved in self.head(item, text)? {
                 let pmu = resolved.pmu.clone();
-                // A counter that belongs to no PMU joins the first group. The counters of the first
-                // PMU also join it.
+                // A counter for which no PMU is given joins the first group. If that group has no
+                // PMU yet, the first PMU's counters also join it.
                 let place = groups.iter().position(|(p, _)| match &pmu {
                     None => true,
                     Some(_) => *p == pmu || (p.is_none() && groups.len() == 1),
@@ -260,7 +260,7 @@ impl Resolver {
         }
         let mut entries = self.catalogue();
         entries.extend(self.bulk());
-        // The error must not suggest names that would be refused.
+        // The error must not suggest AMD's names if they would be refused on this processor.
         let amd = Head::Word("ex_ret_instr".into());
         if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
             entries.retain(|entry| entry.source != "AMD");
@@ -281,8 +281,8 @@ fn bad_modifier(letters: &str, at: usize) -> NameError {
     NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset)
 }
 
-/// Whether two counters of one group count the same. Simulated counters with different names are
-/// different counters.
+/// Whether two counters of one group count the same events. Simulated counters with different names
+/// are different counters.
 fn is_same(a: &Counter, b: &Counter) -> bool {
     !is_sim(a) && a.source == b.source && a.scope == b.scope
 }

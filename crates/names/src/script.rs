@@ -5,12 +5,13 @@
 //!  step     := [add] [ "@" running ] [ "!" ] [ "x" times ]
 //! ```
 //!
-//! Each step is one reading that a thread takes of the counter: at the begin of a call, at its end,
-//! at the begin of the next call, and so on. After the last step, the script starts again. Numbers
+//! Each step is one reading of the counter by a thread: at the beginning of a call, at its end, at
+//! the beginning of the next call, and so on. After the last step, the script starts again. Numbers
 //! are decimal. `add` is the amount by which the counter advanced after the previous reading.
-//! `running` is for how many nanoseconds of a reading the counter's group was counting (default:
-//! all of them). Each reading has 1000 nanoseconds, unless the term `enabled=` gives another
-//! number. `!` makes the reading fail. `unit=` gives the unit, for example `ns`.
+//! `running` is the time, within the nanoseconds of a reading, in which the counter's group was
+//! counting (default: all of the time). Each reading stands for 1000 nanoseconds, unless the term
+//! `enabled=` gives another number. `!` makes the reading fail. `unit=` gives the unit, for example
+//! `ns`.
 
 use model::{SimReading, SimScript, Source, Unit};
 
@@ -20,8 +21,8 @@ use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Head, Term};
 
-/// Limits the size of the file with the counters of a run, and the memory that a typing error can
-/// allocate.
+/// This limit keeps the file with a recording's counters small, and a typing error cannot allocate
+/// much memory.
 const MOST_READINGS: usize = 65_536;
 
 pub(crate) struct Scripts;

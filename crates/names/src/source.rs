@@ -16,8 +16,8 @@ pub trait NameSource {
     /// Returns the names that the command `list` shows and that errors suggest. This must be quick.
     fn entries(&self) -> Vec<Entry>;
 
-    /// Returns further names, possibly thousands ([`Entry::bulk`]), for a search or an unknown
-    /// name.
+    /// Returns further names, possibly thousands ([`Entry::bulk`]), for a search or for suggestions
+    /// about an unknown name.
     fn bulk(&self) -> Vec<Entry> {
         Vec::new()
     }
@@ -30,11 +30,12 @@ pub struct Resolved {
     pub source: Source,
     /// The unit after multiplication by `scale`.
     pub unit: Unit,
-    /// The factor from a raw value to `unit`.
+    /// The factor that converts a raw value to `unit`.
     pub scale: Scale,
-    /// The threads or CPUs that are counted.
+    /// The scope of the counter: the recording's threads, or certain CPUs.
     pub scope: Scope,
-    /// The PMU, if the name stands for counters of several PMUs, which cannot be in one group.
+    /// The counter's PMU, if the name stands for counters of several PMUs: counters of different
+    /// PMUs cannot be in one group.
     pub pmu: Option<String>,
     /// Modifiers that are part of the name (`perf::CYCLES:u`).
     pub modifiers: Modifiers,
@@ -88,7 +89,7 @@ impl Trouble {
         self
     }
 
-    /// Makes the error one about the whole item.
+    /// Removes the place from the error, so that the error is about the whole item.
     pub(crate) fn anywhere(self) -> Self {
         Self { at: None, ..self }
     }

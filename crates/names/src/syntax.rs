@@ -16,7 +16,7 @@ pub enum Entries {
     Group {
         /// At least one.
         items: Vec<Item>,
-        /// The modifiers after the closing brace, for each item.
+        /// The modifiers after the closing brace, which apply to each item.
         modifiers: Modifiers,
     },
 }
@@ -140,20 +140,20 @@ pub struct Modifiers {
     pub host: bool,
     /// `I`: do not count while the processor is idle.
     pub not_idle: bool,
-    /// `D`: pin the counter to the PMU, so that it is not multiplexed. If the PMU has no free
-    /// counter, reading it fails.
+    /// `D`: pin the counter to the PMU, so that it is not multiplexed. If the PMU has no place for
+    /// the pinned counter, reading the counter fails.
     pub pinned: bool,
     /// `e`: give the group exclusive use of the PMU.
     pub exclusive: bool,
 }
 
 impl Modifiers {
-    /// Whether there is no letter at all.
+    /// Whether no modifier is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// As in perf, an item in a group has its own letters and those of the group.
+    /// Combines an item's modifiers with those of its group: as in perf, both apply.
     pub fn and(self, group: Self) -> Self {
         Self {
             user: self.user | group.user,

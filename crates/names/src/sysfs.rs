@@ -105,8 +105,8 @@ impl Pmus {
         plain.then(|| self.0.read_trimmed(&format!("{DEVICES}/{pmu}/events/{event}")))?
     }
 
-    /// Returns the PMUs that a name stands for: the PMU with this name, or else those that only add
-    /// a number to it, or match its `*`. `cpu` stands for the PMUs of the cores.
+    /// Returns the PMU with the typed name, or else the PMUs whose names add only a number to the
+    /// typed name or match its `*`. If there are none, `cpu` stands for the PMUs of the cores.
     pub(crate) fn called(&self, typed: &str) -> Vec<String> {
         let all = self.0.list(DEVICES);
         if all.iter().any(|p| p == typed) {
@@ -225,8 +225,8 @@ impl Pmus {
         })
     }
 
-    /// Returns the counter with these terms, by the layout in the processor's manual. This is for
-    /// machines on which sysfs has no PMU.
+    /// Returns the counter that these terms describe, with the bits placed as in the processor's
+    /// manual. The function is for machines whose sysfs does not show the processor's PMU.
     pub(crate) fn documented(&self, terms: &[Term]) -> Result<Resolved, Trouble> {
         const TYPE_RAW: u32 = 4;
         let layout = format::documented(&self.0);
@@ -313,8 +313,8 @@ impl Pmus {
         Ok(())
     }
 
-    /// Applies a term that is a name: an event in sysfs; for the PMUs of cores, a generic counter
-    /// or `rNNNN`; or a vendor's name.
+    /// Applies a term that is the name of an event: one in sysfs, for a core's PMU a generic
+    /// hardware counter or `rNNNN`, or a vendor's.
     fn apply_name(
         &self,
         pmu: &str,
@@ -396,7 +396,8 @@ impl Pmus {
     }
 }
 
-/// Returns the terms of a text like `event=0x3c,umask=0x1`. `at` is the place for errors.
+/// Returns the terms of a text like `event=0x3c,umask=0x1`. Errors about the terms name `at` as
+/// their place in the text that the user typed.
 pub(crate) fn split_terms(terms: &str, at: usize) -> Vec<Term> {
     let pieces = terms.split(',').map(str::trim).filter(|piece| !piece.is_empty());
     pieces

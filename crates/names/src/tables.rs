@@ -1,6 +1,6 @@
-//! Resolves a vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`). [`Vendor`] reads the
-//! tables. The places of the bits of an event's terms come from sysfs or from the processor's
-//! manual.
+//! Resolves the names that a processor's vendor gives to events (`inst_retired.any`,
+//! `ls_dispatch.ld_dispatch`). [`Vendor`] reads the tables. Sysfs or the processor's manual says
+//! which bits of the counter's configuration a term such as `event=0xc0` sets.
 
 use std::rc::Rc;
 
@@ -66,8 +66,8 @@ fn look_up(
     let pmus = Pmus(machine.clone(), vendor.clone());
     let several = events.len() > 1;
     let each = events.into_iter().map(|event| of_event(&pmus, event, several));
-    // A table can contain the name for several kinds of cores, of which this machine may have only
-    // one.
+    // A table can have rows with this name for kinds of cores that this machine lacks, so an error
+    // is returned only if no row can be used.
     let (good, bad): (Vec<_>, Vec<_>) = each.partition(Result::is_ok);
     let found: Vec<Resolved> = good.into_iter().flatten().flatten().collect();
     match bad.into_iter().next() {

@@ -62,8 +62,9 @@ impl Tracepoints {
         if !plain(system) || !plain(name) {
             return Err(Trouble::new(NameErrorKind::Unknown { name: typed() }));
         }
-        // `kprobe` and `kretprobe` are kinds of probes, so mounting tracefs would not make these
-        // names right. If somebody has given a group of probes such a name, it is found below.
+        // `kprobe` and `kretprobe` are kinds of probes, not systems of tracepoints, so without
+        // tracefs the error is an unknown name. If somebody has named a group of probes `kprobe` or
+        // `kretprobe`, the group is found in tracefs, below.
         let is_kind = matches!(system, "kprobe" | "kretprobe");
         let Some(root) = TRACEFS.iter().find(|t| self.0.exists(&format!("{t}/events"))) else {
             if is_kind {
@@ -114,7 +115,8 @@ impl Tracepoints {
         let fields = self.0.read(&format!("{dir}/format")).map(|text| fields(&text));
         if let Ok(fields) = &fields {
             for field in compared(&filter.text) {
-                // These are not fields, but filters may use them (Documentation/trace/events.rst).
+                // `fields` does not return these names, but filters may use them
+                // (Documentation/trace/events.rst).
                 let known = ["cpu", "CPU", "comm", "COMM", "common_pid"].contains(&field);
                 if !known && !fields.iter().any(|f| f == field) {
                     let problem = "no field of this tracepoint".into();
@@ -127,7 +129,8 @@ impl Tracepoints {
     }
 }
 
-/// Reads lines like `field:unsigned int fd;\toffset:16;…` of a tracepoint's `format`.
+/// Returns the names of a tracepoint's fields, without the common ones, from lines of its `format`
+/// like `field:unsigned int fd;\toffset:16;…`.
 fn fields(format: &str) -> Vec<String> {
     let declarations = format.lines().filter_map(|line| {
         let (declaration, _) = line.trim().strip_prefix("field:")?.split_once(';')?;

@@ -27,7 +27,8 @@ pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
 /// Reads a text like `6.1e-5MiB`.
 pub(crate) fn unit_and_scale(text: &str) -> Option<(Unit, Scale)> {
     let text = text.trim();
-    // The longest prefix that is a number: `1e6` of `1e6Hz`, but only `2` of `2EiB`.
+    // `cut` is where the longest prefix that is a number ends: `1e6` of `1e6Hz`, but only `2` of
+    // `2EiB`.
     let cut = (1..=text.len())
         .rev()
         .find(|&end| text.get(..end).is_some_and(|number| number.parse::<f64>().is_ok()));

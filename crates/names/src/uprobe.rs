@@ -80,7 +80,8 @@ impl Uprobes {
                 Format::parse(&text).ok_or_else(|| machine(format!("/{file}: {text:?}")))?;
             format.put(&mut attr, 1);
         }
-        // The path has no zero byte: the file was read above.
+        // The path has no zero byte, because a file with such a path could not have been read
+        // above.
         attr.path = CString::new(path.as_os_str().as_bytes()).ok();
         Ok(attr)
     }
@@ -116,7 +117,7 @@ fn wrong(text: impl Into<String>, problem: impl Into<String>) -> Trouble {
     Trouble::new(NameErrorKind::Value { text: text.into(), problem: problem.into() })
 }
 
-/// A uprobe that is looked up in one file.
+/// The parts of a typed uprobe, and the machine on which it is looked up.
 struct Asked<'a> {
     machine: &'a Machine,
     path: &'a Path,

@@ -29,7 +29,8 @@ use machine::Machine;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VendorEvent {
     pub(crate) name: String,
-    /// The name in sysfs, possibly without its number. `cpu` is the PMU of the cores.
+    /// The PMU's name in sysfs, possibly without the number at its end. `cpu` is the PMU of the
+    /// cores.
     pub(crate) pmu: String,
     /// As in sysfs: `event=0xc0,umask=0x1`.
     pub(crate) terms: String,
@@ -84,7 +85,8 @@ impl Vendor {
         })
     }
 
-    /// Returns the events with this name, in any case: one for each kind of core or unit.
+    /// Returns the events with this name, one for each kind of core or unit. Upper and lower case
+    /// are the same.
     pub(crate) fn find(&self, name: &str) -> Vec<&VendorEvent> {
         let names = self.names();
         let found = names.by_name.get(&name.to_ascii_lowercase());
@@ -105,7 +107,7 @@ impl Vendor {
     }
 }
 
-/// Reads this processor's tables. The second list says why parts of them cannot be used.
+/// Reads this processor's tables. The second list says why parts of the tables cannot be used.
 fn read(directory: &Path, machine: &Machine) -> (Vec<VendorEvent>, Vec<String>) {
     let chosen = match mapfile::choose(directory, machine) {
         Ok(chosen) => chosen,

@@ -48,7 +48,7 @@ fn every_name_is_what_libpfm4_says() {
     }
 }
 
-/// As the manual says: event[7:0] | umask << 8 | event[11:8] << 32.
+/// The bits of an event are where the manual says: event[7:0] | umask << 8 | event[11:8] << 32.
 #[test]
 fn the_twelve_bits_of_an_event_are_held_apart() {
     let expected = expected();
@@ -92,7 +92,7 @@ fn other_processors_refuse() {
     assert_eq!(refused("AuthenticAMD", 26, 2, name), text("AuthenticAMD family 26"));
     assert_eq!(refused("", 0, 0, name), text("of an unknown vendor"));
     assert_eq!(refused("AuthenticAMD", 25, 0x61, name), None);
-    // Zen 3 lacks the event of `name`, but has that of the name below.
+    // Zen 3 lacks the event `name`, but has `ls_any_fills_from_sys.all_dram_io`.
     for model in [0x01, 0x21, 0x44, 0x50] {
         assert_eq!(refused("AuthenticAMD", 25, model, name), text("Zen 3"));
         assert_eq!(refused("AuthenticAMD", 25, model, "ls_any_fills_from_sys.all_dram_io"), None);

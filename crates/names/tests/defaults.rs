@@ -27,7 +27,7 @@ fn names(set: &Defaults) -> Vec<(&str, u16)> {
     set.counters.iter().map(|c| (c.name.as_str(), c.group)).collect()
 }
 
-/// An accelerator whose counter is a script.
+/// An accelerator whose counter has scripted values.
 struct Toy;
 
 impl DeviceSource for Toy {
@@ -78,7 +78,7 @@ fn a_device_without_a_source_is_skipped_with_one_sentence() {
     assert_eq!(set.skipped[0].component, "cuda");
     let set = of(&["rocm"], &[("TVM_PAPI_ROCM_METRICS", "rocm:::SQ_WAVES")], Devices::known());
     assert!(set.unwrap().skipped[0].missing.what.contains("librocprofiler64.so"));
-    // In a list as for `-e`, the counter is an error.
+    // In a list for `-e`, a counter that cannot be counted is an error.
     let error = Resolver::new(&Machine::here())
         .resolve("cs,cuda:::event:elapsed_cycles_sm:device=0")
         .unwrap_err();
@@ -102,7 +102,8 @@ fn variables_beat_the_sets() {
     // An empty list stands for no counters, and not for the defaults.
     let set = of(&["cpu"], &[("COUNTERPOINT_CPU_METRICS", "")], Devices::known()).unwrap();
     assert_eq!(names(&set), []);
-    // Pinned memory is counted by the processor. A counter of both lists is counted once.
+    // The counters of `cpu_pinned` (pinned memory) are also counters of the processor. A counter of
+    // both lists is counted once.
     let pinned = ("COUNTERPOINT_CPU_PINNED_METRICS", "minor-faults:u;major-faults:u");
     let set = of(&["cpu", "cpu_pinned"], &[tvms, pinned], Devices::known()).unwrap();
     assert_eq!(names(&set), [("minor-faults:u", 0), ("major-faults:u", 1)]);

@@ -1,4 +1,5 @@
-//! Tests exact counts of typed names, the checks of a machine, and errors that a test can cause.
+//! Tests with real counters: exact counts, the check whether counters open on this machine, and
+//! errors that a test can cause.
 
 use counters::{OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
@@ -39,7 +40,7 @@ fn page_faults_by_name() {
 static WATCHED: [std::sync::atomic::AtomicU64; 2] =
     [const { std::sync::atomic::AtomicU64::new(0) }; 2];
 
-/// Each breakpoint of a group counts on its own.
+/// Each of two breakpoints counts the accesses to its own address.
 #[test]
 fn breakpoints_by_address() {
     use std::sync::atomic::Ordering::Relaxed;
@@ -87,8 +88,8 @@ fn tracepoints_by_name() {
     counters.close();
 }
 
-/// x86-64 and most other processors have four breakpoints. The error names the first one that does
-/// not fit.
+/// x86-64 and most other processors have four breakpoints. The error names the first breakpoint
+/// that does not fit.
 #[test]
 fn one_breakpoint_too_many() {
     let at = &raw const WATCHED[0] as usize;
@@ -179,8 +180,8 @@ fn is_open(fd: i32) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// Without root and with `perf_event_paranoid` at 2, the kernel may not be counted, and the cause
-/// of the error names the counter that works.
+/// For a user other than root and with `perf_event_paranoid` at 2, counting in the kernel is
+/// forbidden, and the cause of the error names the counter that works.
 #[test]
 fn without_privileges() {
     let machine = Machine::here();
@@ -255,8 +256,9 @@ fn simulated_counters_always_work() {
     assert_eq!(check(&counters, &Machine::here()).problem(), None);
 }
 
-/// Compares our count of page faults with perf's, for this program with and without touching 5000
-/// pages. Address randomisation is off, so that both runs start in the same way.
+/// Compares our count of page faults for 5000 pages with perf's. perf counts two runs of this
+/// program, of which only one touches the pages. Address randomisation is off, so that both runs
+/// start in the same way.
 #[test]
 fn perf_counts_the_same() {
     use std::os::unix::process::CommandExt;

@@ -1,11 +1,11 @@
-//! Compares lists with tables: the counters that they stand for (numbers from linux/perf_event.h
-//! and from perf's tables), and the errors of lists that cannot be used.
+//! Tests which counters a list stands for, and the errors of lists that cannot be used. The
+//! expected numbers are from linux/perf_event.h and perf's tables.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, SimReading, Source, Unit};
 use names::{NameCause, Resolver, parse, pieces};
 
-/// Only built-in names can be resolved.
+/// Makes a resolver for a machine without files, on which only built-in names can be resolved.
 fn bare() -> Resolver {
     Resolver::new(&Machine::at("/nonexistent"))
 }
@@ -142,8 +142,8 @@ fn breakpoints() {
     assert_eq!(fields(of("MEM:0x10/1:u")), (5, 0x10, 1, 3, true));
 }
 
-/// Each row has the typed text, the byte, the message, and the cause (`Debug` of
-/// [`names::NameCause`]).
+/// Each row has the typed text, the byte at which the error is, the message, and the cause (`Debug`
+/// of [`names::NameCause`]).
 #[test]
 fn errors_say_what_where_and_what_instead() {
     #[rustfmt::skip]
@@ -231,7 +231,8 @@ fn a_mark_under_the_place() {
     assert_eq!(error.pointed_at(text), "größe,cs:y\n      ^");
 }
 
-/// Quotes have no meaning in attributes. Fuzzing found such a text that was printed wrongly.
+/// In the attributes of libpfm4's names (`p::n:a=…`), quotes have no special meaning. Fuzzing found
+/// a text with quotes that was printed wrongly.
 #[test]
 fn what_is_printed_reads_back() {
     for text in ["%::*:X:=:c", "perf::CYCLES:u=1:k", "p::n:a=\"x\":b=\\", "p::n:a="] {
@@ -295,7 +296,8 @@ fn none_stands_alone() {
     }
 }
 
-/// Counters with a name that the user chose, simulated counters and other groups do not change.
+/// A counter that the list repeats under another name is left out, unless the user named it, it is
+/// simulated, or it is in another group.
 #[test]
 fn one_counter_under_two_names() {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));

@@ -168,11 +168,13 @@ fn libpfm4_encodes_the_same() {
     assert!(compared > 50, "only {compared} names were compared");
 }
 
-/// Compares PAPI's presets of floating-point operations with libpfm4's, also for other processors.
+/// Compares PAPI's presets of floating-point operations with libpfm4's encodings, also for
+/// processors other than this one.
 #[test]
 fn libpfm4_encodes_floating_point_operations() {
     let Ok(me) = std::env::current_exe() else { return };
-    // libpfm4 reads the variable once in a process.
+    // libpfm4 reads `LIBPFM_ENCODE_INACTIVE` once in a process, so the test runs itself again in a
+    // process that has the variable.
     if std::env::var_os("LIBPFM_ENCODE_INACTIVE").is_none() {
         let name = "libpfm4_encodes_floating_point_operations";
         let status = Command::new(me)

@@ -117,8 +117,9 @@ fn every_preset_resolves() {
     }
 }
 
-/// The numbers are from libpfm4 4.13, for the definitions in PAPI's `papi_events.csv` (oracle.rs
-/// compares them again), and for Zen 5 from the kernel's `amdzen5/floating-point.json`.
+/// The numbers for Zen 5 are from the kernel's `amdzen5/floating-point.json`. The others are from
+/// libpfm4 4.13, for the presets that PAPI's `papi_events.csv` defines (oracle.rs compares them
+/// again).
 #[test]
 fn floating_point_operations() {
     let tree = testkit::counting::Tree::new("papi-flops");
@@ -131,7 +132,7 @@ fn floating_point_operations() {
         ("AuthenticAMD", 0x19, 0x01, "PAPI_FP_OPS", Some(0x0f03)),
         ("AuthenticAMD", 0x19, 0x61, "PAPI_FP_OPS", Some(0x1f03)),
         ("AuthenticAMD", 0x1a, 0x02, "PAPI_FP_OPS", Some(0x0f03)),
-        // The first one is not Zen 5, and the second one is of a later family.
+        // The next row is not Zen 5, and the row after it is of a later family.
         ("AuthenticAMD", 0x1a, 0x50, "PAPI_FP_OPS", None),
         ("AuthenticAMD", 0x1b, 0x02, "PAPI_FP_OPS", None),
         ("GenuineIntel", 0x06, 0x8f, "PAPI_FP_OPS", None),
@@ -156,7 +157,8 @@ fn floating_point_operations() {
     }
 }
 
-/// Weighted sums of four counters. The weights are the numbers of elements in their vectors.
+/// On Intel, each of these presets is a weighted sum of four counters. A counter's weight is the
+/// number of elements in the vectors that it counts.
 #[test]
 fn the_sum_for_intel() {
     for (preset, precision, bits) in [("PAPI_SP_OPS", "single", 32), ("PAPI_DP_OPS", "double", 64)]

@@ -1,5 +1,5 @@
-//! Tests exact counts of uprobes, tracepoints with filters and breakpoints. The numbers of hits are
-//! random.
+//! Tests exact counts of uprobes, of breakpoints, and of tracepoints with filters. The numbers of
+//! hits are random.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,7 +25,7 @@ extern "C" fn counterpoint_test_probed(x: u64) -> u64 {
     black_box(x) + 1
 }
 
-/// The name of this function is similar to that of the function above.
+/// A second function to probe, with a name similar to that of the function above.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn counterpoint_test_other(x: u64) -> u64 {
@@ -45,8 +45,8 @@ fn attr(text: &str) -> Result<PerfAttr, String> {
     }
 }
 
-/// Returns the counts while `body` runs. `None` if they do not open here, which is reported as a
-/// skip.
+/// Returns the counts while `body` runs. `None` if the counters do not open here, which is reported
+/// as a skip.
 fn counted(text: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let counters = match Resolver::new(&Machine::here()).resolve(text) {
         Ok(counters) => counters,
@@ -202,7 +202,8 @@ fn tracefs() -> bool {
     }
 }
 
-/// Runs `body` in a child, because it needs a mount namespace of its own.
+/// Runs `body` in a child process, so that tracefs, if it must be mounted, is mounted only for the
+/// child.
 fn with_tracefs(body: impl FnOnce() -> i32) {
     match in_child(|| if tracefs() { body() } else { 77 }) {
         77 => skip("no tracefs, and not allowed to mount one"),
@@ -260,7 +261,7 @@ fn a_filter_that_the_kernel_refuses() {
     });
 }
 
-/// Thousands of tracepoints are listed without opening one.
+/// Tracepoints are listed, and the error for a misspelt name suggests a similar name.
 #[test]
 fn tracepoints_are_listed_and_suggested() {
     with_tracefs(|| {

@@ -85,7 +85,7 @@ fn head() -> impl Strategy<Value = Head> {
 
 fn item() -> impl Strategy<Value = Item> {
     (head(), modifiers()).prop_map(|(head, modifiers)| {
-        // Names of libpfm4 and of components take no modifiers.
+        // Names in libpfm4's spelling and names of accelerators' counters take no modifiers.
         let takes = !matches!(head, Head::Papi { .. } | Head::Device { .. });
         let modifiers = if takes { modifiers } else { Modifiers::default() };
         Item { at: 0, head, modifiers }

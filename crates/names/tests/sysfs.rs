@@ -75,12 +75,13 @@ fn terms_go_where_the_format_says() {
         (name, a.kind, a.config, a.config1)
     };
     let plain = |text: &str, kind, config, config1| (text.to_string(), kind, config, config1);
-    // As on AMD, bits 8 to 11 of the event are bits 32 to 35 of config (0x1c2 is 0xc2 and 1 << 32).
+    // As on AMD, bits 8 to 11 of the event code become bits 32 to 35 of config: 0x1c2 becomes 0xc2
+    // | 1 << 32.
     let text = "cpu/event=0x1c2,umask=0x1/";
     assert_eq!(of(text), plain(text, 4, 0x1_0000_01c2, 0));
     assert_eq!(of("cpu/cpu-cycles/"), plain("cpu/cpu-cycles/", 4, 0x3c, 0));
     assert_eq!(of("cpu/mem-loads/"), plain("cpu/mem-loads/", 4, 0x1cd, 3));
-    // A term after an event replaces the event's own term.
+    // A term after an event replaces the event's own term of that name.
     let text = "cpu/mem-loads,ldlat=30/";
     assert_eq!(of(text), plain(text, 4, 0x1cd, 30));
     assert_eq!(of("cpu/event=1,name=mine/"), plain("mine", 4, 1, 0));
@@ -99,8 +100,9 @@ fn terms_go_where_the_format_says() {
     assert_eq!((name.as_str(), attr.kind, attr.config), ("syscalls:sys_enter_read:u", 2, 711));
 }
 
-/// As the kernel describes a core of Ice Lake or later: all five counters have the event 0, and the
-/// metrics must follow `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
+/// The files are as the kernel has them for a core of Ice Lake or later: all five counters have the
+/// event 0, and the metrics must follow `slots` in one group (Linux 6.12,
+/// arch/x86/events/intel/core.c).
 #[test]
 fn top_down_counters_of_intel() {
     let tree = Tree::new("topdown");
@@ -182,7 +184,8 @@ fn tracepoints_have_filters() {
     assert!(resolve(&tree, "syscalls:sys_enter_read/filter=\"cuont > 1\"/").is_ok());
 }
 
-/// A hardware name stands for a counter of each kind of core, in groups of their own.
+/// A hardware name stands for one counter for each kind of core, and each kind of core has its own
+/// groups.
 #[test]
 fn two_kinds_of_cores() {
     let tree = Tree::new("hybrid");
@@ -288,7 +291,7 @@ fn packages_have_processors_units_and_scales() {
         [
             row("page-faults", 0, Unit::Count, 1.0, Scope::Thread),
             row("task-clock", 0, Unit::Nanoseconds, 1.0, Scope::Thread),
-            // One step is 2⁻³² J, as AMD and Intel count energy.
+            // One step of this counter is 2⁻³² J, as AMD and Intel count energy.
             row(
                 "power/energy-pkg/",
                 1,
@@ -296,7 +299,7 @@ fn packages_have_processors_units_and_scales() {
                 1.0 / 4_294_967_296.0,
                 Scope::Cpus(vec![0, 18, 19])
             ),
-            // One step is a cache line of 64 bytes.
+            // One step of this counter is a cache line of 64 bytes.
             row("uncore_imc_0/data_reads/", 2, Unit::Bytes, 64.0, Scope::Cpus(vec![0])),
         ]
     );

@@ -49,7 +49,8 @@ const UNCORE: &str = r#"[
   {"Unit": "CHA", "EventCode": "0x35", "UMask": "0x21", "UMaskExt": "0xC001FE", "EventName": "UNC_CHA.X"}
 ]"#;
 
-/// A folder for each model. Without sysfs, the places of bits come from Intel's manual.
+/// The kernel's layout has a folder for each model of processor. Without sysfs, Intel's manual
+/// gives the positions of the terms' bits.
 #[test]
 fn the_kernels_layout() {
     let tree = Tree::new("tables");
@@ -114,7 +115,8 @@ fn sysfs_has_the_last_word() {
     let resolver = resolver(&tree, "flat");
     assert_eq!(rows(&resolver, "machine.clears"), ["machine.clears 4 0x10804c3 0x0"]);
     assert_eq!(rows(&resolver, "cpu/machine.clears/u"), ["cpu/machine.clears/:u 4 0x10804c3 0x0"]);
-    // The extension of the mask continues at bit 32: 0x21, then 0xc001fe.
+    // In config, the low bits of `umask` (0x21) begin at bit 8, and its extension (0xc001fe) begins
+    // at bit 32.
     assert_eq!(rows(&resolver, "unc_cha.x"), ["unc_cha.x 40 0xc001fe00002135 0x0"]);
     let counters = resolver.resolve("unc_m.reads").unwrap();
     let names: Vec<_> = counters.iter().map(|c| c.name.as_str()).collect();
@@ -131,7 +133,7 @@ fn sysfs_has_the_last_word() {
     );
 }
 
-/// A file for each kind of core, with events after a header.
+/// Intel's layout has a file for each kind of core, with the events after a header.
 #[test]
 fn intels_layout() {
     let tree = Tree::new("tables");
@@ -155,7 +157,7 @@ fn intels_layout() {
         ["cpu_core/event=0x3c/ 4 0x3c 0x0", "cpu_atom/event=0x3d/ 10 0x3d 0x0"]
     );
     assert_eq!(rows(&resolver, "cpu_atom/the.same/"), ["cpu_atom/the.same/ 10 0x3d 0x0"]);
-    // This machine has one kind of core.
+    // Now the machine has only one kind of core.
     tree.remove(&format!("{DEVICES}/cpu_atom"));
     assert_eq!(rows(&resolver, "the.same"), ["cpu_core/event=0x3c/ 4 0x3c 0x0"]);
 }
@@ -182,7 +184,7 @@ fn arms_layout() {
     );
 }
 
-/// AMD's events have twelve bits, in two places.
+/// AMD's event codes have twelve bits, which are in two parts of config.
 #[test]
 fn amds_layout_and_precedence() {
     let tree = Tree::new("tables");
@@ -199,7 +201,8 @@ fn amds_layout_and_precedence() {
     assert_eq!(rows(&resolver, "ex_ret_instr"), ["ex_ret_instr 4 0xff 0x0"]);
 }
 
-/// A problem with the directory is reported if a name is not found. It does not affect other names.
+/// A problem with the directory is reported if a name is not found. Names that are found are not
+/// affected.
 #[test]
 fn directories_that_give_nothing() {
     let tree = Tree::new("tables");
@@ -209,7 +212,7 @@ fn directories_that_give_nothing() {
     tree.file("strange/a.json", r#"[{"EventName": "x", "EventCode": "y"}]"#);
     tree.file("dangling/a.json", r#"[{"ArchStdEvent": "x"}]"#);
     tree.file("empty/readme", "");
-    // Mapfiles must not name files outside of their directory. These files exist.
+    // Mapfiles must not name files outside of their directory. The named file exists.
     tree.file("beside/a.json", r#"[{"EventName": "qqqqqq.zzzzzz", "EventCode": "1"}]"#);
     for (directory, place) in [("up", "../beside"), ("up-file", "x/../../beside/a.json")] {
         let map = format!(

@@ -1,5 +1,5 @@
 //! Tests which instruction the name of a uprobe stands for, in libraries that the tests compile.
-//! Expected places come from `nm`.
+//! The expected offsets come from `nm` and `readelf`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,7 +14,7 @@ use model::Source;
 use names::{NameError, Resolver};
 use testkit::counting::*;
 
-/// The files of one test.
+/// The directory with the files of one test.
 struct Workshop(PathBuf);
 
 impl Workshop {
@@ -49,7 +49,7 @@ impl Workshop {
         self.0.join(name)
     }
 
-    /// From nm and readelf.
+    /// Returns the offset of a symbol in the file, from nm and readelf.
     fn offset(&self, file: &Path, symbol: &str) -> u64 {
         let symbols = self.run("nm", &[file.to_str().unwrap()]);
         let line = symbols.lines().find(|line| line.ends_with(&format!(" {symbol}")));
@@ -75,7 +75,7 @@ fn hex(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
-/// A machine with a uprobe PMU, even if the kernel has none.
+/// Makes the files of a machine with a uprobe PMU, even if the real kernel has none.
 fn tree() -> Tree {
     let tree = Tree::new("uprobe-pmu");
     tree.file("sys/bus/event_source/devices/uprobe/type", "8\n");
@@ -86,7 +86,7 @@ fn cause(error: &NameError) -> String {
     error.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"))
 }
 
-/// Returns the offset in the file, or the error and its cause.
+/// Returns the offset of the uprobe in its file, or the error and its cause.
 fn place_at(machine: &Machine, text: &str) -> Result<u64, String> {
     match Resolver::new(machine).resolve(text).map(|mut c| c.remove(0).source) {
         Ok(Source::Perf(attr)) => Ok(attr.config2),
@@ -131,8 +131,8 @@ fn counted(list: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
 fn loaded(path: &Path, function: &str) -> extern "C" fn(i32) -> i32 {
     let path = CString::new(path.to_str().unwrap()).unwrap();
     let name = CString::new(function).unwrap();
-    // SAFETY: `path` and `name` are C strings. This file made the libraries, and their functions
-    // have this type.
+    // SAFETY: `path` and `name` are C strings. The tests here compile the libraries, whose
+    // functions have this type.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
         assert!(!handle.is_null());
@@ -171,7 +171,8 @@ fn expf_counts_what_programs_call() {
     }
 }
 
-/// The choosing code is also refused by its offset, and so is an offset into an indirect function.
+/// The code of an indirect function, which chooses an implementation, is refused by name and by its
+/// offset in the file. An offset into an indirect function is refused, too.
 #[test]
 fn choosing_code_is_no_function() {
     let Some(shop) = Workshop::new("indirect") else { return };
@@ -278,17 +279,17 @@ fn what_is_no_code() {
     assert!(error.contains("\"indata\": its address is not in the code of the file"), "{error}");
     let error = refused(format!("uprobe:{file}:fixed"));
     assert!(error.contains("no function of"), "{error}");
-    // The file calls this function, but another library defines it.
+    // The library calls `expf`, but libm defines it.
     let error = refused(format!("uprobe:{file}:expf"));
     assert!(error.contains(&format!("| Imported(\"{file}\")")), "{error}");
-    // Too large for an address.
+    // These offsets are too large for an address.
     let error = refused(format!("uprobe:{file}:calls+{}", u64::MAX));
     assert!(error.contains("the function has "), "{error}");
     let error = refused(format!("uprobe:{file}:{}", u64::MAX));
     assert!(error.contains("the file has no code there"), "{error}");
 }
 
-/// The separate file is found by the build id.
+/// The separate file with symbols is found by the library's build id.
 #[test]
 fn separate_symbols() {
     let Some(shop) = Workshop::new("separate") else { return };
@@ -312,12 +313,13 @@ fn separate_symbols() {
     assert!(place(&tree).unwrap_err().contains("no function of"));
 }
 
-/// Tests return probes at entries and elsewhere, by name and by number, with and without symbols.
+/// Tests return probes at entries of functions and elsewhere, by name and by offset, with and
+/// without symbols.
 #[test]
 fn return_probes_are_at_entries() {
     let Some(shop) = Workshop::new("returns") else { return };
-    // The compiler puts the unlikely code into `split.cold`, to which the function jumps after it
-    // has pushed registers on the stack.
+    // The compiler puts the unlikely code into `split.cold`. The function `split` jumps there after
+    // it has pushed registers on the stack.
     let source = "#include <stdlib.h>\n#include <stdio.h>\n\
         int calls(int n) { volatile int s = 0; for (volatile int i = 0; i < n; i++) s += i; return n; }\n\
         __attribute__((cold, noinline, noreturn)) void fail(int a, int b) { printf(\"%d%d\", a, b); abort(); }\n\
@@ -359,7 +361,8 @@ fn return_probes_are_at_entries() {
 }
 
 /// Shows why return probes in the middle of functions are refused: the kernel opens them, and they
-/// destroy the program's stack. If this test fails, the kernel has begun to refuse them itself.
+/// destroy the program's stack. If this test fails, the kernel may have begun to refuse such probes
+/// itself.
 #[test]
 fn the_kernel_would_let_it_happen() {
     let Some(shop) = Workshop::new("harm") else { return };
@@ -448,8 +451,7 @@ fn damaged_files_are_errors() {
     for round in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..=next(3) {
-            // Only bytes of headers, tables and unwinding data are changed, and none of the
-            // padding.
+            // Only bytes other than zero are changed, because many zeros are padding.
             let used = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
             let used: Vec<usize> = used.collect();
             let at = used[next(used.len())];

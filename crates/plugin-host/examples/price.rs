@@ -1,5 +1,6 @@
 //! Makes one recording with a plugin that was compiled from `tests/programs/plugins/price.c`, and
-//! writes its events to /dev/null. The plugin prints what an event costs. Usage: `price PLUGIN`.
+//! writes the plugin's events to /dev/null. The plugin prints what an event costs. Usage: `price
+//! PLUGIN`.
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -1,10 +1,11 @@
 //! Calls functions of a plugin so that, on Linux, an exception or `pthread_exit` only ends the call
-//! and becomes a [`Left`]. With `crash`, a fault does so, too.
+//! and becomes a [`Left`]. While the module `crash` catches faults, a fault also ends only the
+//! call.
 //!
-//! Rust cannot catch foreign exceptions: its `catch_unwind` ends the process. Besides, Rust's
-//! frames call the unwinder that is linked with the host, but another one may be unwinding, because
-//! the agent and plugins may contain unwinders of their own. So the call goes through a function in
-//! assembly, whose personality function does not call the unwinder:
+//! Rust cannot catch foreign exceptions: its `catch_unwind` ends the process. Besides, the agent
+//! and plugins may contain unwinders of their own. Rust's stack frames call the host's unwinder,
+//! even if another unwinder is at work. So the call goes through a function in assembly, whose
+//! personality function does not call the unwinder:
 //!
 //! ```text
 //!  call ──► trampoline ──► the plugin's function ──► throw
@@ -14,11 +15,11 @@
 //!   └──────── land ◄──────────── personality ◄──────────┘   then the personality jumps back
 //! ```
 //!
-//! The jump leaves the unwinder's frames. Unwinders hold no lock while they call a personality
-//! function (sources of libgcc and LLVM's libunwind).
+//! The jump abandons the unwinder's stack frames. Unwinders hold no lock while they call a
+//! personality function (sources of libgcc and LLVM's libunwind).
 //!
-//! During such a call, a request to cancel the thread waits. So a forced unwinding means
-//! `pthread_exit` by the plugin.
+//! While the plugin's function runs, a request to cancel the thread waits. So a forced unwinding
+//! means `pthread_exit` by the plugin.
 
 #[cfg(target_os = "linux")]
 mod call;
@@ -88,7 +89,7 @@ pub(crate) unsafe fn call(
 /// As for [`call`].
 ///
 /// # Errors
-/// The function did not return.
+/// Fails if the function did not return.
 pub(crate) unsafe fn call_one<P>(
     function: unsafe extern "C" fn(*mut P) -> c_int,
     argument: *mut P,
@@ -102,7 +103,7 @@ pub(crate) unsafe fn call_one<P>(
 /// Calls `dlopen`, whose constructors may throw.
 ///
 /// # Safety
-/// The file decides what its constructors do.
+/// The caller must trust the file, because its constructors run.
 ///
 /// # Errors
 /// Fails if a constructor did not return.

@@ -1,11 +1,11 @@
-//! A conformance suite: calls a plugin's functions in many ways, and reports its mistakes.
+//! A conformance suite: calls a plugin's functions in many ways, and reports the plugin's mistakes.
 //!
 //! Each [`Probe`] must run in a process of its own, because a plugin may crash in it.
 //!
-//! A finding is based on a [`Clause`] of the interface. It is a violation if the plugin contradicts
-//! the published header, or if the published host refuses what the plugin does or reports an error.
-//! Everything else is advice. Some probes make calls that no published host makes
-//! ([`Probe::is_published`]). A plugin that fails such a probe is still valid.
+//! A finding is based on a [`Clause`] of the interface. The finding is a violation if the plugin
+//! contradicts the published header, or if the published host would refuse what the plugin does or
+//! report it as an error. Everything else is advice. Some probes make calls that no published host
+//! makes ([`Probe::is_published`]). A plugin that fails such a probe is still valid.
 
 mod calls;
 mod clauses;
@@ -61,7 +61,7 @@ impl Level {
 pub struct Finding {
     /// The severity.
     pub level: Level,
-    /// The clause on which it is based.
+    /// The clause on which the finding is based.
     pub clause: &'static Clause,
     /// What the plugin did.
     pub what: String,
@@ -88,7 +88,8 @@ impl Findings {
         self.add(Level::Style, clause, what);
     }
 
-    /// Limits the level of the findings so far, because no published host makes these calls.
+    /// Limits the level of the findings so far, because no published host makes the calls that led
+    /// to them.
     fn at_most(&mut self, level: Level) {
         self.0.iter_mut().for_each(|finding| finding.level = finding.level.min(level));
     }
@@ -105,9 +106,9 @@ impl Findings {
 pub struct Probe {
     /// The test's name, in words that can follow "while".
     pub name: &'static str,
-    /// The clause for a crash in the test.
+    /// The clause that a crash in the test violates.
     pub clause: &'static Clause,
-    /// Whether the published host makes these calls.
+    /// Whether the published host makes the test's calls.
     pub is_published: bool,
     /// Whether the test is run only after the plugin has crashed or failed in a recording.
     pub only_after_failure: bool,
@@ -136,8 +137,8 @@ impl Probe {
         if self.is_published { Level::Violation } else { Level::Fragile }
     }
 
-    /// Runs the test, and crashes if the plugin does. `is_json` checks a JSON value, because this
-    /// crate has no parser.
+    /// Runs the test, and crashes if the plugin does. `is_json` must return whether the bytes are a
+    /// JSON value, because this crate has no parser for JSON.
     pub fn run(&self, file: &Path, is_json: fn(&[u8]) -> bool) -> Findings {
         let mut findings = Findings::default();
         match Library::open(file) {
@@ -160,10 +161,12 @@ pub fn probes() -> Vec<Probe> {
     [loading::PROBES, calls::PROBES, events::PROBES, sizes::PROBES, older::PROBES].concat()
 }
 
-/// How calls ended that did not return. A process runs one test at a time, so one list is enough.
+/// Texts about calls of the plugin that did not return: how they ended. A process runs one test at
+/// a time, so one list is enough.
 static ENDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Returns the result of a call, or an error number.
+/// Returns the result of a call. If the call did not return, notes this in `ENDS` and returns
+/// `i32::MIN`.
 fn returned(end: Result<i32, Left>) -> i32 {
     end.unwrap_or_else(|how| {
         let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +182,8 @@ fn returned(end: Result<i32, Left>) -> i32 {
 struct Plugin {
     library: Library,
     interfaces: Vec<ProfilerInterface>,
-    /// The size of a registered table that is too small; 0 for a null pointer.
+    /// The size of a function table that the plugin registered and that is too small; 0 for a null
+    /// pointer.
     small: Option<usize>,
     is_json: fn(&[u8]) -> bool,
 }
@@ -212,8 +216,8 @@ unsafe extern "C" fn keep(
 }
 
 impl Plugin {
-    /// Calls `KinetoPlugin_register` with a registry of this size. Returns `None` if it is not
-    /// exported.
+    /// Calls `KinetoPlugin_register` with a registry of this size. Returns `None` if the plugin
+    /// does not export this function.
     fn register(&mut self, size: usize) -> Option<i32> {
         let register = self.library.symbol(abi::kineto::REGISTER_SYMBOL)?;
         let mut kept = Kept::default();
@@ -231,7 +235,7 @@ impl Plugin {
         Some(returned(end.map(|code| code as i32)))
     }
 
-    /// Registers the plugin's profilers, and returns those that have all functions.
+    /// Registers the plugin's profilers, and returns those that have all required functions.
     fn profilers(&mut self) -> Vec<ProfilerInterface> {
         if self.interfaces.is_empty() {
             self.register(Registry::SIZE);
@@ -268,25 +272,26 @@ fn supported(interface: &ProfilerInterface) -> Vec<u32> {
 }
 
 fn call<P>(function: Function<P>, params: &mut P) -> Option<i32> {
-    // SAFETY: `function` is a function of the plugin that takes a pointer to this type; `params`
-    // lives during the call.
+    // SAFETY: `function` is a function of the plugin that takes a pointer to a `P`; `params` lives
+    // during the call.
     function.map(|function| returned(unsafe { call_one(function, params) }))
 }
 
 fn call_null<P>(function: Function<P>) -> Option<i32> {
-    // SAFETY: the check asks whether the plugin copes with null; a fault makes `call_one` return.
+    // SAFETY: the probe asks whether the plugin copes with null; a fault ends this process, which
+    // only runs one probe.
     function.map(|function| returned(unsafe { call_one(function, std::ptr::null_mut()) }))
 }
 
-/// A recording whose functions are called one by one.
+/// A recording of one profiler, whose functions a probe calls one by one.
 struct Raw<'i> {
     interface: &'i ProfilerInterface,
     handle: *mut std::ffi::c_void,
 }
 
 impl<'i> Raw<'i> {
-    /// Creates a recording of all types that the profiler supports. The list and the arguments are
-    /// overwritten afterwards, to notice a plugin that still reads them.
+    /// Creates a recording of all types that the profiler supports. The list of types and the
+    /// arguments are overwritten after the call, to notice a plugin that still reads them.
     fn create(interface: &'i ProfilerInterface) -> Result<Self, i32> {
         Self::create_for(interface, &mut supported(interface))
     }

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the plugins that `path` names: the file itself, or the files in the directory whose
-/// names end in `.so`, sorted by their names as bytes. Subdirectories are not searched.
+/// Returns the plugins that `path` names. For a directory, these are its files with the extension
+/// `.so`, sorted by the bytes of their names; otherwise `path` itself. Subdirectories are not
+/// searched.
 ///
 /// # Errors
 /// The path does not exist or cannot be read.
@@ -15,7 +16,7 @@ pub fn discover(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in path.read_dir()? {
         let file = entry?.path();
-        // A directory of plugins often contains links.
+        // `Path::metadata` follows links, which a directory of plugins often contains.
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         if is_file && file.extension().is_some_and(|extension| extension == "so") {
             files.push(file);

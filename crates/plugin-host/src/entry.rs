@@ -3,7 +3,7 @@
 /// The id of a process or of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id<'a> {
-    /// A number; the operating system's for real processes and threads.
+    /// A number. Real processes and threads have the number that the operating system gave them.
     Number(i64),
     /// A text, for Kineto's own rows.
     Text(&'a [u8]),
@@ -28,11 +28,11 @@ pub struct Argument<'a> {
     pub value: Value<'a>,
 }
 
-/// One event. Fields that events of this phase do not have are `None`.
+/// One event. A field is `None` if events of this phase do not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// `X` a slice, `i` a moment, `C` values of a counter, `M` a fact about a row, `s` and `f` the
-    /// ends of an arrow.
+    /// The kind of the event: `X` is a slice, `i` a moment, `C` stands for values of a counter, `M`
+    /// for a fact about a row, `s` for the start of an arrow, `f` for its end.
     pub phase: u8,
     pub name: &'a [u8],
     pub category: Option<&'a [u8]>,
@@ -44,7 +44,8 @@ pub struct Entry<'a> {
     pub duration_ns: Option<u64>,
     /// Id of an arrow, the same at both ends.
     pub id: Option<i64>,
-    /// Scope of a moment: `t` its thread, `p` its process, `g` everything.
+    /// Scope of a moment, which is what the moment concerns: `t` is its thread, `p` its process, and
+    /// `g` the whole trace.
     pub scope: Option<u8>,
     pub arguments: &'a [Argument<'a>],
 }

@@ -28,7 +28,7 @@ use crate::sink::{Counter, Event, Flow, Metadata, Sink};
 const DONE: c_int = 0;
 const FAILED: c_int = -1;
 
-/// The types that a recording asks for.
+/// The event types that a recording asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     published: u32,
@@ -74,7 +74,7 @@ struct State {
     /// The receiver of the events; `None` while the builder is closed.
     sink: Option<NonNull<dyn Sink>>,
     asked: Asked,
-    /// The event that is being made; `None` after one that was left out.
+    /// The event that the plugin is completing; `None` after an event that was left out.
     last: Option<Event>,
     /// Whether the plugin has added an event, even one that was left out, since the builder was
     /// opened.
@@ -100,7 +100,7 @@ unsafe impl Send for Builder {}
 unsafe impl Sync for Builder {}
 
 impl Builder {
-    /// Makes a builder for the rest of the process.
+    /// Makes a builder that exists until the process ends.
     pub fn leak(problems: Arc<Problems>, own_end: &'static AtomicU32) -> &'static Self {
         let raw = Box::leak(Box::new(TraceBuilder {
             size: 0,
@@ -122,15 +122,15 @@ impl Builder {
         builder
     }
 
-    /// Runs `call` with a builder whose events go to `sink`. Events of existing types that were not
-    /// asked for are left out.
+    /// Runs `call` with a builder whose events go to `sink`. An event is left out if its type
+    /// exists but is not in `asked`.
     pub fn with<R>(
         &'static self,
         sink: &mut dyn Sink,
         asked: &Asked,
         call: impl FnOnce(*const TraceBuilder) -> R,
     ) -> R {
-        /// Closes the builder, even if the call unwinds.
+        /// Closes the builder when it is dropped, even if the call unwinds.
         struct Open(&'static Builder);
         impl Drop for Open {
             fn drop(&mut self) {
@@ -244,8 +244,8 @@ fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
 unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     const CALL: &str = "addEvent";
     enter(handle, CALL, |builder, state| {
-        // The event before this one is complete. Later calls are about this one, even if it is
-        // refused.
+        // The event that was added before is now complete. Later calls are about the new event,
+        // even if it is refused.
         builder.finish(state);
         state.any = true;
         state.name.clear();
@@ -302,7 +302,8 @@ unsafe extern "C" fn set_last_flow(handle: *mut c_void, flow: *const ProfileEven
         needs_event(state, CALL)?;
         let raw = checked(flow, CALL, ProfileEventFlow::SIZE)?;
         if ![FLOW_FWD_BWD, FLOW_ASYNC_CPU_GPU].contains(&raw.flow_type) {
-            // Kineto's own host accepts such a flow and writes no arrow for it.
+            // The call succeeds, because Kineto's own host accepts such a flow, too, and writes no
+            // arrow.
             builder.problems.add(Problem::UnknownFlow(raw.flow_type));
             return Ok(());
         }
@@ -378,7 +379,8 @@ pub(crate) unsafe extern "C" fn add_counter(
         if !raw.value.is_finite() {
             return Err(Some(Problem::NotFinite));
         }
-        // The event before this value goes to the sink first, which keeps their order.
+        // The event that was added before this value goes to the sink first, so that the sink gets
+        // both in order.
         builder.finish(state);
         sink(state)?.counter(&Counter {
             time_ns: raw.time_ns,

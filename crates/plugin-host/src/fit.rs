@@ -1,6 +1,6 @@
-//! Checks whether a file may be loaded as a plugin. Opening a FIFO may block, and opening a device
-//! may have other effects. A file that root loads runs with root's rights, so other users should
-//! not be able to change it or a directory above it.
+//! Checks whether a file may be loaded as a plugin. Only a plain file may be loaded, because
+//! opening a FIFO may block, and opening a device may have other effects. A file that root loads
+//! runs with root's rights, so other users should not be able to change it or a directory above it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ pub struct Exposed {
     pub place: PathBuf,
     /// Who can change it, and why.
     pub why: String,
-    /// Whether a group or all users can change it; root then does not load the plugin. Otherwise it
-    /// belongs to one other user, which is usual with sudo and in containers, and root loads the
-    /// plugin.
+    /// Whether a group or all users can change it; root then does not load the plugin. Otherwise
+    /// the place belongs to one user who is not root. This is usual with sudo and in containers, so
+    /// root loads the plugin.
     pub is_refused: bool,
 }
 
@@ -63,7 +63,8 @@ pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
     if unsafe { libc::geteuid() } != 0 {
         return None;
     }
-    // Other users could also change a link in the path as it was given.
+    // Other users could also change a link in the path as it was given, so that path is examined,
+    // too.
     let written = std::path::absolute(file).ok()?;
     let real = file.canonicalize().ok()?;
     let (one, other) = (exposed(&real, of_directory), exposed(&written, of_directory));

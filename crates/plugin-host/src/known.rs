@@ -1,5 +1,5 @@
-//! The objects for the handles that plugins pass. A plugin may pass a handle that it has made up or
-//! overwritten, so a handle is looked up before it is used.
+//! Finds the object for a handle that a plugin passes. A plugin may pass a handle that it has made
+//! up or overwritten, so a handle is looked up before it is used.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -21,7 +21,7 @@ impl<T> Known<T> {
         Self { first: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Adds an object. Its address is its handle.
+    /// Adds an object. The object's address is its handle.
     pub(crate) fn add(&self, object: &'static T) {
         let node: &'static mut Node<T> =
             Box::leak(Box::new(Node { object, next: std::ptr::null_mut() }));

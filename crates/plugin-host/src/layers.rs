@@ -12,10 +12,11 @@ pub const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 /// The variable with the file that CUDA's driver loads.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The variable with the file that NVTX loads at the program's first range.
+/// The variable with the file that NVTX loads at the program's first call of NVTX.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
-/// The names of a layer's functions, as the table of names in its file contains them.
+/// The names of a layer's functions with a zero byte before and after, as in the file's table of
+/// names.
 const LAYER: &[&[u8]] = &[b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
 
 /// The name of the function that CUDA's driver calls.
@@ -24,13 +25,13 @@ const INJECTION: &[&[u8]] = &[b"\0InitializeInjection\0"];
 /// The name of the function that NVTX calls.
 const NVTX: &[&[u8]] = &[b"\0InitializeInjectionNvtx2\0"];
 
-/// Returns a value of [`OPENCL_LAYERS`] with the layers among `files` and those in `before`, the
-/// present value. Returns `None` if no layer is among `files`.
+/// Returns a value for [`OPENCL_LAYERS`]: the layers in its present value, `before`, and the layers
+/// among `files`. Returns `None` if no layer is among `files`.
 ///
-/// A file counts as a layer if it contains the names of a layer's functions. It is not loaded to
-/// find that out, because its constructors would run here. A path with a colon cannot be named in
-/// the variable. A file that cannot be read is left out, because loading it as a plugin reports the
-/// reason.
+/// A file counts as a layer if it is an ELF file that contains the names of a layer's functions.
+/// The file is not loaded for this check, because its constructors would run in this process. A
+/// path with a colon is left out, because colons separate the paths in the variable. A file that
+/// cannot be read is left out, because loading it as a plugin reports the reason.
 pub fn opencl_layers<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,
@@ -61,9 +62,9 @@ pub fn opencl_layers<'a>(
     has_new.then_some(value)
 }
 
-/// Returns a value of [`CUDA_INJECTION`] with the first of `files` that is made for CUDA's driver.
-/// Returns `None` if there is none, or if the user has set the variable, because the driver loads
-/// only one file.
+/// Returns a value for [`CUDA_INJECTION`]: the first of `files` that is made for CUDA's driver.
+/// Returns `None` if no file is made for the driver, or if the user has set the variable, because
+/// the driver loads only one file.
 pub fn cuda_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,

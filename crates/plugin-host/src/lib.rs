@@ -13,7 +13,7 @@
 //! | [`platform`] | opening a shared object with the dynamic linker of the system |
 //! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
 //! | [`fit`] | whether a file may be loaded |
-//! | [`catch`] | calls that a plugin's exceptions do not leave |
+//! | [`catch`] | calls a plugin's functions so that their exceptions do not reach the host |
 //! | [`layers`] | which plugins the loaders of OpenCL, CUDA and NVTX must load, too |
 //! | [`load`] | a plugin: opened, extended, registered, queried |
 //! | [`session`] | one recording of one profiler |

@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Returns a number that differs between a process and its forked children, and is not 0. After the
-/// first call, it costs two loads on Linux, and a system call elsewhere.
+/// first call, each call costs two loads if the kernel can wipe memory at a fork (Linux), and
+/// otherwise system calls.
 pub fn process_number() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let Some(word) = wiped_word() else {
@@ -14,7 +15,8 @@ pub fn process_number() -> u32 {
     if number != 0 {
         return number;
     }
-    // A forked child continues from the parent's value.
+    // In a forked child, `LAST` continues from the parent's value, so the child gets another
+    // number.
     let fresh = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
     match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => fresh,
@@ -31,8 +33,8 @@ fn wiped_word() -> Option<&'static AtomicU32> {
     static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
     let mut at = WORD.load(Ordering::Acquire);
     if at.is_null() {
-        // SAFETY: the mapping is new, and the kernel chooses its address. It is used only after the
-        // kernel has agreed to wipe it.
+        // SAFETY: the mapping is new, and the kernel chooses its address. The mapping is used only
+        // after the kernel has agreed to wipe it in forked children.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -74,7 +76,8 @@ mod tests {
         if child == 0 {
             let other = process_number();
             let differs = other != own && other != 0 && other == process_number();
-            // SAFETY: `_exit` ends the child without running anything of the parent's.
+            // SAFETY: `_exit` ends the child without running exit handlers that the parent
+            // registered.
             unsafe { libc::_exit(i32::from(!differs)) }
         }
         let mut status = 0;

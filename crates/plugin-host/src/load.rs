@@ -23,16 +23,16 @@ pub type Say = fn(level: u32, text: &str);
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Anybody(Say),
-    /// Also gets the number that the user of this crate has given to the host.
+    /// A function that also gets the number that the user of this crate has given to the host.
     Numbered(u32, fn(number: u32, level: u32, text: &str)),
 }
 
-/// The largest number of types that plugins may declare.
+/// The largest number of types that the plugins of a host may declare.
 const MOST_OWN_TYPES: usize = 1024;
 
 static HOSTS: Known<Host> = Known::new();
 
-/// What plugins get from their host. It exists as long as the process. Plugins may share one.
+/// The host, as its plugins see it. It exists as long as the process. Plugins may share a host.
 #[derive(Debug)]
 pub struct Host {
     types: Mutex<Vec<(String, u32)>>,
@@ -56,12 +56,12 @@ unsafe impl Send for Host {}
 unsafe impl Sync for Host {}
 
 impl Host {
-    /// Makes a host whose plugins' messages `say` shows.
+    /// Makes a host; `say` shows the messages of its plugins.
     pub fn leak(say: Say) -> &'static Self {
         Self::leak_with(Says::Anybody(say))
     }
 
-    /// Makes a host for one plugin of several. `say` also gets `number`, to name the plugin.
+    /// Makes a host for one of several plugins. `say` also gets `number`, to name the plugin.
     pub fn leak_numbered(
         number: u32,
         say: fn(number: u32, level: u32, text: &str),
@@ -93,14 +93,14 @@ impl Host {
         host
     }
 
-    /// Sets the function for plugins that want to hand over events. The host must have a number.
-    /// Without it, such requests fail.
+    /// Sets the function that plugins call to have their events taken. The host must have been made
+    /// by [`Host::leak_numbered`]. Without this function, the plugins' requests fail.
     pub fn take_events_with(&self, take: TakeEvents) {
         self.takes.store(take as *mut (), Ordering::Release);
     }
 
-    /// Returns the declared types from [`FIRST_OWN_TYPE`] on, each with the published type that is
-    /// most like it.
+    /// Returns the declared types in the order of their numbers, which begin with
+    /// [`FIRST_OWN_TYPE`]. Each has its name and the published type that is most like it.
     pub fn types(&self) -> Vec<(String, u32)> {
         self.types.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -183,22 +183,22 @@ pub struct Profiler {
     pub name: String,
     /// The types that it supports, each once, in the profiler's order.
     pub types: Vec<u32>,
-    /// The size that the profiler states, in bytes.
+    /// The size of the interface, as the profiler states it, in bytes.
     pub interface_bytes: usize,
     /// The functions of the extension, if the plugin uses it.
     pub extension: Option<Extension>,
     pub(crate) interface: ProfilerInterface,
     pub(crate) builder: &'static Builder,
     pub(crate) problems: Arc<Problems>,
-    /// Held during the calls that control the profiler.
+    /// Locked during the calls that control the profiler.
     pub(crate) control: Mutex<()>,
 }
 
-// SAFETY: the interface contains addresses of functions, which any thread may call as `session`
-// says.
+// SAFETY: the interface contains addresses of functions. The module `session` calls them only on
+// threads and at times that the interface allows.
 unsafe impl Send for Profiler {}
-// SAFETY: the interface contains addresses of functions, which any thread may call as `session`
-// says.
+// SAFETY: the interface contains addresses of functions. The module `session` calls them only on
+// threads and at times that the interface allows.
 unsafe impl Sync for Profiler {}
 
 static REGISTRIES: Known<Mutex<Collecting>> = Known::new();
@@ -225,7 +225,8 @@ unsafe extern "C" fn register_profiler(
         collecting.problems.add(Problem::NullInterface);
         return -1;
     }
-    // SAFETY: `interface` is not null. Its first field is its size, and it may be unaligned.
+    // SAFETY: `interface` is not null. The first field of `interface` is its size; the read needs
+    // no alignment.
     let size = unsafe { interface.cast::<usize>().read_unaligned() };
     if size < ProfilerInterface::SIZE {
         collecting.problems.add(Problem::SmallInterface(size));
@@ -237,8 +238,8 @@ unsafe extern "C" fn register_profiler(
 }
 
 impl Plugin {
-    /// Loads a file and lets it register its profilers. If it cannot be used, it has no profilers,
-    /// and `problems` says why.
+    /// Loads a file and lets it register its profilers. If the file cannot be used, the plugin has
+    /// no profilers, and `problems` says why.
     pub fn load(file: &Path, host: &'static Host) -> Self {
         let problems = Arc::new(Problems::of(file));
         let mut plugin = Self {
@@ -312,8 +313,7 @@ impl Plugin {
         }));
         let registry = std::ptr::from_mut(registry).cast_const();
         self.registry = registry;
-        // SAFETY: by the interface's definition, a function with this name takes a registry, which
-        // is never freed.
+        // SAFETY: by the interface's definition, `register` takes a registry, which is never freed.
         let end = unsafe { catch::call(register, registry.cast(), std::ptr::null()) };
         let interfaces = {
             let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -346,7 +346,7 @@ impl Plugin {
 impl Plugin {
     /// Returns the types to request from this plugin: all that it supports, if the user named none.
     /// Users cannot name the types that a plugin declares, because they are known only after
-    /// loading. Such a type is requested with the published type that is most like it.
+    /// loading. Such a type is requested if the user named the published type that is most like it.
     pub fn wanted(&self, host: &Host, types: &[u32]) -> Vec<u32> {
         if types.is_empty() {
             return self.profilers.iter().flat_map(|profiler| profiler.types.clone()).collect();
@@ -361,8 +361,8 @@ impl Plugin {
 fn extend(function: *const c_void, host: &'static Host, problems: &Problems) -> Option<Extension> {
     let mut extension =
         Extension { size: Extension::SIZE, configure: None, toggle: None, flush: None };
-    // SAFETY: by the extension's definition, a function with this name takes a host, which is never
-    // freed, and an extension, which outlives the call.
+    // SAFETY: by the extension's definition, `function` takes a host, which is never freed, and an
+    // extension, which outlives the call.
     let end = unsafe {
         let extension = (&raw mut extension).cast::<c_void>();
         catch::call(function, (&raw const host.raw).cast(), extension)
@@ -398,7 +398,8 @@ impl Profiler {
         if needed.iter().any(|(_, there)| !there) {
             return None;
         }
-        // The array has one byte more than a name may take, which shows that a name is too long.
+        // The array has one byte more than a name may take, so that a name that is too long is
+        // noticed.
         let mut name = [0_u8; NAME_BYTES + 1];
         let mut types = [0_u32; abi::kineto::EVENT_TYPES.len() + 1 + OWN_ROOM];
         let mut arguments = QueryParams {
@@ -410,7 +411,7 @@ impl Profiler {
             types_length: types.len(),
         };
         // SAFETY: the plugin registered `query` for these arguments, which outlive the call and
-        // have room as they state.
+        // have as much room as they state.
         let end = unsafe { call_one(query, &mut arguments) };
         let succeeded = end == Ok(0);
         if !succeeded {

@@ -2,7 +2,8 @@
 
 use std::ptr::NonNull;
 
-/// An open shared object. Dropping it does not close the object; see [`Library::close`].
+/// An open shared object. Dropping the library does not close the shared object; see
+/// [`Library::close`].
 #[derive(Debug)]
 pub struct Library {
     handle: NonNull<std::ffi::c_void>,
@@ -23,7 +24,8 @@ mod unix {
     use super::Library;
 
     fn last_error() -> String {
-        // SAFETY: dlerror has no arguments; its text is valid until the next call of this thread.
+        // SAFETY: dlerror has no arguments; its text is valid until this thread calls the dynamic
+        // linker again.
         let text = unsafe { libc::dlerror() };
         if text.is_null() {
             return "the dynamic linker gives no reason".to_owned();
@@ -38,7 +40,7 @@ mod unix {
         /// run.
         ///
         /// # Errors
-        /// It is no plain file, or the dynamic linker or a constructor failed.
+        /// The path does not lead to a plain file, or the dynamic linker or a constructor failed.
         pub fn open(path: &Path) -> Result<Self, String> {
             // The dynamic linker would search the system's directories for a name without a slash.
             let path = if path.as_os_str().as_bytes().contains(&b'/') {
@@ -46,7 +48,7 @@ mod unix {
             } else {
                 Path::new(".").join(path)
             };
-            // The dynamic linker would wait for a FIFO.
+            // The dynamic linker would block when it opens a FIFO, so the file is checked first.
             crate::fit::plain(&path).map_err(|error| error.to_string())?;
             let name = CString::new(path.as_os_str().as_bytes())
                 .map_err(|_| "its name has a zero byte".to_owned())?;

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::catch::Left;
 
-/// A mistake of a plugin.
+/// A mistake of a plugin. In the descriptions below, *it* is the plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
-    /// The dynamic linker refused to load it, for this reason.
+    /// It could not be loaded, for this reason.
     NotLoaded(String),
     /// It has no `KinetoPlugin_register`.
     NoRegister,
@@ -18,7 +18,7 @@ pub enum Problem {
     RegisterFailed {
         /// The result.
         code: i32,
-        /// Profilers that were registered before.
+        /// The number of profilers that were registered before the error.
         registered: usize,
     },
     /// It registered nothing and returned success.
@@ -31,7 +31,7 @@ pub enum Problem {
     SmallInterface(usize),
     /// Its interface lacks a function that it must have.
     MissingFunction(&'static str),
-    /// A function returned an error.
+    /// One of its functions returned an error.
     Failed {
         function: &'static str,
         /// The result.
@@ -60,12 +60,12 @@ pub enum Problem {
     SmallStruct {
         /// The call.
         call: &'static str,
-        /// The size that it states.
+        /// The size that the struct states.
         size: usize,
         /// The smallest allowed size.
         least: usize,
     },
-    /// It made a call about the last event before it added one.
+    /// It made a call about the last event before it had added any event.
     NoEvent {
         /// The call.
         call: &'static str,
@@ -215,8 +215,8 @@ pub struct Problems {
     crashed: AtomicBool,
 }
 
-/// The largest number of different problems. A further one is counted as another occurrence of the
-/// last one in the list.
+/// The largest number of different problems. When the list is full, a new problem is counted as
+/// another occurrence of the last one in the list.
 const MOST: usize = 256;
 
 impl Problems {
@@ -240,7 +240,7 @@ impl Problems {
         &self.file
     }
 
-    /// Adds a problem, on any thread.
+    /// Adds an occurrence of a problem. Any thread may call this.
     pub fn add(&self, problem: Problem) {
         let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let full = seen.len() >= MOST;
@@ -255,8 +255,8 @@ impl Problems {
         }
     }
 
-    /// Returns the problems since `before`, an earlier result of [`Problems::all`], with how often
-    /// they have occurred since then.
+    /// Returns the problems that have occurred since `before`, an earlier result of
+    /// [`Problems::all`]. Each comes with how often it has occurred since then.
     pub fn since(&self, before: &[(Problem, u64)]) -> Vec<(Problem, u64)> {
         let mut all = self.all();
         // New problems are added at the end, so both lists begin with the same problems.

@@ -1,11 +1,12 @@
 //! One recording of one profiler: create, start, stop, process and destroy, in this order.
 //!
-//! The methods for these calls take `&mut`. Several recordings of one profiler may exist at the
-//! same time, on threads of their own. A lock lets one of them at a time call the profiler. Any
-//! thread may push and pop correlation ids at any time, through a [`Correlation`].
+//! The methods for the calls after create take `&mut self`, so only one thread at a time can make
+//! these calls for a recording. Several recordings of one profiler may exist at the same time, also
+//! on different threads. A lock of the profiler lets only one of its recordings at a time make such
+//! a call. Any thread may push and pop correlation ids at any time, through a [`Correlation`].
 //!
-//! A forked child inherits the recordings but not the plugin's threads. In the child, the methods
-//! of these recordings do nothing.
+//! A forked child inherits the recordings but not the plugin's threads. In the child, no method of
+//! these recordings calls the plugin.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
@@ -24,9 +25,9 @@ use crate::sink::Sink;
 /// The settings of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Setup<'a> {
-    /// The types that the user wants.
+    /// The numbers of the event types that the user asked for.
     pub types: &'a [u32],
-    /// The user's text for plugins.
+    /// The configuration text that the user gave for plugins.
     pub configuration: &'a CStr,
     /// Planned time between create and start, in ns.
     pub warmup_ns: i64,
@@ -53,13 +54,14 @@ pub struct Session<'p> {
     home: u32,
 }
 
-// SAFETY: the interface allows any thread to use the handle, one at a time.
+// SAFETY: the interface allows any thread to use the handle, if only one thread does so at a time.
 unsafe impl Send for Session<'_> {}
 
 /// Pushes and pops correlation ids. The plugin keeps stacks of ids for each thread.
 #[derive(Clone, Debug)]
 pub struct Correlation {
-    /// `None` after the session. Locked during calls of the plugin.
+    /// The plugin's handle; `None` after the session has ended. The lock is held for reading while
+    /// the plugin pushes or pops an id.
     handle: Arc<RwLock<Option<Handle>>>,
     push: [Function<PushParams>; 2],
     pop: [Function<HandleParams>; 2],
@@ -85,7 +87,8 @@ pub enum Stack {
     User = 1,
 }
 
-/// Adds a problem if the call failed. Returns whether it succeeded.
+/// Adds a problem if the call of `function` failed, and returns whether the call succeeded. Returns
+/// whether it succeeded.
 fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>) -> bool {
     match end {
         Ok(0) => return true,
@@ -168,7 +171,8 @@ impl Profiler {
 }
 
 impl Session<'_> {
-    /// Returns whether this process made the session, and the plugin has not crashed in it.
+    /// Returns whether this process made the session, and the plugin has not crashed in this
+    /// process.
     fn is_at_home(&self) -> bool {
         process_number() == self.home && !self.profiler.problems.has_crashed()
     }
@@ -240,25 +244,27 @@ impl Session<'_> {
         report(&self.profiler.problems, name, code)
     }
 
-    /// Passes the events to `sink`. Call it after [`Session::stop`], on the same thread. Events
-    /// before an error are kept.
+    /// Passes the events to `sink`. Call this after [`Session::stop`], on the same thread. If the
+    /// plugin returns an error, the events handed over before stay in `sink`.
     pub fn process(&mut self, sink: &mut dyn Sink) -> bool {
         self.state == State::Stopped
             && self.hand_over(self.profiler.interface.process_events, "profilerProcessEvents", sink)
     }
 
-    /// Passes the complete events to `sink`, while the recording continues, if the plugin can.
+    /// If the plugin supports flushing, passes the complete events to `sink` while the recording
+    /// continues.
     pub fn flush(&mut self, sink: &mut dyn Sink) -> bool {
         let flush = self.profiler.extension.and_then(|extension| extension.flush);
         flush.is_some() && self.state == State::Started && self.hand_over(flush, "flush", sink)
     }
 
-    /// Returns whether this is the plugin's handle for this recording.
+    /// Returns whether `handle` is the plugin's handle for this recording.
     pub fn is(&self, handle: *mut c_void) -> bool {
         self.handle == handle
     }
 
-    /// Returns a value for pushing and popping ids. After the session, it does nothing.
+    /// Returns a value for pushing and popping ids. After the end of the session, the value does
+    /// nothing.
     pub fn correlation(&self) -> Correlation {
         self.correlation.clone()
     }
@@ -274,7 +280,7 @@ impl Drop for Session<'_> {
             return;
         }
         self.stop();
-        // This waits for threads that are inside of a push or pop.
+        // Taking the write lock waits for threads that are inside of a push or pop.
         *self.correlation.handle.write().unwrap_or_else(PoisonError::into_inner) = None;
         self.call(self.profiler.interface.destroy, "profilerDestroy");
     }
@@ -285,9 +291,10 @@ impl Correlation {
         process_number() == self.home && !self.problems.has_crashed()
     }
 
-    /// Returns the handle, or `None` if the session is ending. It must not wait: a signal handler
-    /// may call this while it interrupts a push on the same thread, for which the end of the
-    /// session waits.
+    /// Locks the handle for reading, or returns `None` while the session's end holds the lock or
+    /// waits for it. This function must not wait for the lock: a signal handler that interrupted a
+    /// push on the same thread may call this function. If the session's end already waits for that
+    /// push, waiting here would be a deadlock.
     fn usable(&self) -> Option<RwLockReadGuard<'_, Option<Handle>>> {
         match self.handle.try_read() {
             Ok(handle) => Some(handle),
@@ -296,7 +303,7 @@ impl Correlation {
         }
     }
 
-    /// Returns whether the plugin has functions for the ids of this stack.
+    /// Returns whether the plugin has a function that pushes or pops ids of this stack.
     pub fn wants(&self, stack: Stack) -> bool {
         self.push[stack as usize].is_some() || self.pop[stack as usize].is_some()
     }

@@ -88,7 +88,7 @@ pub const MOST_PAIRS: usize = 1024;
 pub struct Counter<'a> {
     /// ns since 1970 UTC.
     pub time_ns: i64,
-    /// The device; -1 for the machine.
+    /// The device; -1 if the counter belongs to the whole machine.
     pub device: i32,
     /// Name of the track.
     pub track: &'a [u8],
@@ -107,7 +107,7 @@ pub struct Message<'a> {
     pub level: u32,
     /// Whether data is missing.
     pub loses: bool,
-    /// How often it happened, at least 1.
+    /// How often the message's cause has happened, at least 1.
     pub count: u64,
     /// The text, without the plugin's name.
     pub text: &'a [u8],
@@ -116,26 +116,27 @@ pub struct Message<'a> {
 /// Receives events, from a profiler or from a stream. Texts are as the plugin wrote them, up to the
 /// zero byte, and may contain any bytes.
 pub trait Sink {
-    /// Receives a declared kind, before the first event: its number, its name, and the published
-    /// type that is most like it.
+    /// Receives a kind that a plugin declared, before the first event: its number, its name, and
+    /// the published type that is most like it.
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
     /// Receives the name of the plugin whose events follow.
     fn plugin(&mut self, _name: &[u8]) {}
-    /// Receives what the plugin does from now on, such as `in profilerStop`. If a stream ends
-    /// there, the plugin may have crashed.
+    /// Receives what the plugin does from now on, such as `in profilerStop`. If the stream ends
+    /// before this method is called again, the plugin may have crashed while doing this.
     fn doing(&mut self, _what: &[u8]) {}
     /// Receives a message for the user.
     fn message(&mut self, _message: &Message<'_>) {}
     /// Counts missing events of the kind `what`: [`abi::kineto::MISSING_OVERFLOW`],
     /// [`abi::kineto::MISSING_TIMES`] or [`abi::kineto::MISSING_COUNTERS`].
     fn missing(&mut self, _what: u32, _count: u64) {}
-    /// Receives a field of a whole trace, with one JSON value.
+    /// Receives a top-level field of a trace, with one JSON value, from a profiler that writes
+    /// whole traces.
     fn field(&mut self, _key: &[u8], _json: &[u8]) {}
-    /// Receives an event of a whole trace.
+    /// Receives an event from a profiler that writes whole traces.
     fn entry(&mut self, _entry: &Entry<'_>) {}
-    /// Receives an event, which is complete.
+    /// Receives an event with its name and all its metadata.
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata);
-    /// Receives a device's row. Without a name, its number is to be shown.
+    /// Receives a device's row. If the device has no name, its number is to be shown.
     fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]);
     /// Receives the row of a stream or thread.
     fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>);

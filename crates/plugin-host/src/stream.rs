@@ -23,8 +23,8 @@
 //!  19 missing   what, count
 //! ```
 //!
-//! Names, keys and units are numbers of texts, which are written once. A stream may end anywhere:
-//! the reader uses the complete records. [`Reader`] trusts no byte of the stream.
+//! Names, keys and units are stored as numbers of texts, and each text is written once. A stream
+//! may end anywhere: the reader uses the complete records. [`Reader`] trusts no byte of the stream.
 
 mod entries;
 mod fields;
@@ -57,15 +57,16 @@ const MISSING: u8 = 19;
 /// The writer passes its bytes on when it has collected this many.
 const CHUNK: usize = 64 * 1024;
 
-/// A text is in the stream once, but a profile has it again for each event that names it. So a
-/// stream may name this many bytes of texts, plus [`MOST_REPEATS`] bytes for each of its own bytes.
-/// If it names more, the rest of the stream counts as damaged. The shortest events of real
-/// profilers, with the longest texts that a writer repeats, need 80 bytes for each byte.
+/// A text is in the stream once, but a profile has it again for each event that names it, so a
+/// short stream could make a huge profile. The texts that events name may have this many bytes in
+/// total, plus [`MOST_REPEATS`] bytes for each byte of the stream. If they have more, the rest of
+/// the stream counts as damaged. The shortest events of real profilers, with the longest texts that
+/// a writer repeats, need 80 bytes of texts for each byte of the stream.
 const REPEATED_ANYWAY: u64 = 16 << 20;
 /// See [`REPEATED_ANYWAY`].
 const MOST_REPEATS: u64 = 128;
 
-/// The largest length of a name, key or unit. A longer one is cut.
+/// The largest length of a name, key or unit. A longer text is cut.
 const MOST_TEXT: usize = 64 * 1024;
 
 /// A [`Sink`] that writes a stream.
@@ -76,7 +77,8 @@ pub struct Writer<W: Write> {
     texts: Texts,
     keys: Vec<u64>,
     last_start: i64,
-    /// How many more bytes events may take. When it is 0, further events are dropped.
+    /// How many more bytes the stream may take, not counting messages and counts of missing events.
+    /// When `room` is 0, further events and rows are dropped.
     room: u64,
     dropped: u64,
     error: Option<io::Error>,
@@ -85,7 +87,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a stream that takes events until they have `limit` bytes; `None` for no limit.
+    /// Begins a stream that takes events until its records have `limit` bytes; `None` for no limit.
     pub fn new(out: W, limit: Option<u64>) -> Self {
         let mut buffer = Vec::with_capacity(CHUNK + MOST_TEXT);
         buffer.extend(MAGIC);
@@ -196,7 +198,7 @@ impl<W: Write> Sink for Writer<W> {
         let fields = [message.level.into(), message.loses.into(), message.count, text.len() as u64];
         fields.into_iter().for_each(|field| put(&mut self.buffer, field));
         self.buffer.extend_from_slice(text);
-        // Messages do not use up the room.
+        // Messages do not reduce `room`.
         self.added(self.buffer.len());
     }
 
@@ -204,7 +206,7 @@ impl<W: Write> Sink for Writer<W> {
         self.buffer.push(MISSING);
         put(&mut self.buffer, what.into());
         put(&mut self.buffer, count);
-        // Nor do counts of missing events.
+        // Counts of missing events do not reduce `room` either.
         self.added(self.buffer.len());
     }
 
@@ -222,7 +224,7 @@ impl<W: Write> Sink for Writer<W> {
         }
         let before = self.buffer.len();
         let name = self.text(name);
-        // Keys are texts, which must come before the record.
+        // The texts of the keys must come before the record.
         self.keys.clear();
         for (key, _) in metadata.iter() {
             let key = self.text(key);
@@ -324,7 +326,8 @@ pub enum Ending {
         /// Number of events, rows and long values that did not fit.
         dropped: u64,
     },
-    /// The writer did not end the stream, because the writer's process crashed or was killed.
+    /// The writer did not end the stream, for example because the writer's process crashed or was
+    /// killed.
     Cut,
     /// The stream contains bytes that [`Writer`] does not write.
     Damaged {
@@ -338,7 +341,7 @@ pub struct Reader<R: Read> {
     source: io::BufReader<R>,
     at: u64,
     texts: Vec<Box<[u8]>>,
-    /// Bytes of the texts that events have named so far, counted each time.
+    /// Bytes of the texts that events have named so far, counted each time they are named.
     repeated: u64,
     last_start: i64,
     metadata: Metadata,
@@ -439,13 +442,14 @@ impl<R: Read> Reader<R> {
         u32::try_from(self.number()?).map_err(|_| Stop::Damaged)
     }
 
-    /// Reads the number of a text, which must exist.
+    /// Reads the number of a text, which must already have been read from the stream.
     fn text(&mut self) -> Result<usize, Stop> {
         let number = self.number()? as usize;
         if number < self.texts.len() { Ok(number) } else { Err(Stop::Damaged) }
     }
 
-    /// Like [`Reader::text`], for a text of which the profile has a copy for each event.
+    /// Like [`Reader::text`], for a text that the profile contains once for each event that names
+    /// it.
     fn repeated_text(&mut self) -> Result<usize, Stop> {
         let number = self.text()?;
         self.repeat(number)?;
@@ -461,7 +465,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads the number of a text that may be missing.
+    /// Reads a field that is 0 for no text, and otherwise a text's number plus 1; returns the
+    /// text's number.
     fn optional(&mut self) -> Result<Option<usize>, Stop> {
         match (self.number()? as usize).checked_sub(1) {
             Some(number) if number >= self.texts.len() => Err(Stop::Damaged),
@@ -480,8 +485,8 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// Reads one record. For the record that ends the stream, returns the number of dropped
-    /// events.
+    /// Reads one record. For the record that ends the stream, returns how many events, rows and
+    /// long values were dropped.
     fn record(&mut self, sink: &mut dyn Sink) -> Result<Option<u64>, Stop> {
         match self.byte()? {
             TEXT => {

@@ -1,5 +1,5 @@
-//! Records with plugins that gcc and clang compiled from `plugin.c`: without a mistake, and with
-//! one.
+//! Records with plugins that gcc and clang compiled from `plugin.c`: some without a mistake, and
+//! some with one.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -85,7 +85,8 @@ fn calls(file: &std::path::Path) -> String {
     }
 }
 
-/// Compiles `plugin.c` with a mistake and makes a recording, in which two threads push ids.
+/// Compiles `plugin.c` with this mistake (`NONE` is none) and makes a recording, in which two
+/// threads push ids.
 fn drive(compiler: &str, mistake: &str, types: &[u32]) -> Option<Done> {
     let scratch = Scratch::new();
     let file = scratch.join("plugin.so");
@@ -158,8 +159,9 @@ fn a_good_plugin_is_driven_in_the_published_order() {
         };
         assert_eq!(done.lines, all(), "{compiler}");
         assert!(done.problems.is_empty(), "{:?}", done.problems);
-        // Register, query, create with kernel (6), runtime (23) and counters (22) in the plugin's
-        // order, start, the ids, stop, process and destroy.
+        // The letters and signs stand for register, query, create, start, the ids, stop, process
+        // and destroy. The digits are the last digits of the types in the plugin's order: kernel
+        // (6), runtime (23) and counters (22).
         assert_eq!(done.calls, "rqc632s+-*/tpd", "{compiler}");
     }
 }

@@ -1,5 +1,5 @@
-//! Compares the layouts of our header in C and C++, of the published header as it was measured, and
-//! of the Rust mirror.
+//! Compares the layouts of the interface's structs: in our header as C and as C++, in the published
+//! header as it was measured, and in the Rust mirror.
 
 use std::mem::{offset_of, size_of};
 use std::process::Command;

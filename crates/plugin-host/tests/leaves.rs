@@ -1,5 +1,5 @@
-//! Tests functions of a plugin that end by an exception or by `pthread_exit`, in the test's
-//! process. g++ and clang++ compile the plugin from `throws.cpp`.
+//! Calls, in the test's process, functions of a plugin that end by an exception or by
+//! `pthread_exit`. g++ and clang++ compile the plugin from `throws.cpp`.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -130,7 +130,7 @@ fn an_exception_is_named_by_its_type() {
     for (compiler, scratch) in compilers() {
         let file = scratch.join("t.so");
         let told = Told::of(&file);
-        // The names are those of `c++filt --types`.
+        // The messages must name the types as `c++filt --types` prints them.
         for (how, says) in [
             ("int", "threw a C++ exception of type int"),
             ("text", "threw a C++ exception of type char const*"),

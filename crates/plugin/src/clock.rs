@@ -8,11 +8,12 @@
 //! | the device's clock was read between two readings of UTC (`clGetDeviceAndHostTimer`, `cuptiGetTimestamp`) | before − device … after − device |
 //! | a command whose enqueueing call lasted from *a* to *b*, and which the device says was *queued* at *q* | *a* − *q* … *b* − *q* |
 //!
-//! The second comparison needs no function of the device's library. Comparisons within one second
-//! (a window) tighten each other's bounds. Between two windows, the difference is interpolated,
-//! because clocks drift apart. The accuracy is half the distance that remains between the bounds.
+//! The second kind of comparison needs no function that reads the device's clock. Comparisons
+//! within one second (a window) tighten each other's bounds. Between two windows, the difference is
+//! interpolated, because clocks drift apart. The accuracy is half the distance that remains between
+//! the bounds.
 
-/// Comparisons within this time of the device's clock tighten each other.
+/// Comparisons within this time of the device's clock tighten each other's bounds.
 const WINDOW_NS: u64 = 1_000_000_000;
 
 /// The largest number of windows, enough for a bit more than a day.
@@ -62,7 +63,8 @@ impl Clock {
         }
     }
 
-    /// Returns whether another comparison would not fall into the last window.
+    /// Returns whether a new comparison is needed: none was added yet, or `device_ns` lies after
+    /// the last window.
     pub fn is_due(&self, device_ns: u64) -> bool {
         self.anchors.last().is_none_or(|last| device_ns.saturating_sub(last.device_ns) >= WINDOW_NS)
     }
@@ -83,7 +85,7 @@ impl Clock {
         })
     }
 
-    /// Returns the largest error at the moments of comparison, in ns.
+    /// Returns the largest possible error of [`Self::offset`] at the moments of comparison, in ns.
     pub fn accuracy_ns(&self) -> Option<u64> {
         self.anchors.iter().map(|anchor| (anchor.high - anchor.low) as u64 / 2).max()
     }
@@ -97,10 +99,11 @@ mod tests {
     fn bounds_tighten_each_other() {
         let mut clock = Clock::default();
         assert_eq!((clock.offset(5), clock.accuracy_ns()), (None, None));
-        // The difference is 4000 to 4400.
+        // UTC − device is 4000 to 4400.
         clock.compare(1_000, 5_000, 5_400);
         assert_eq!((clock.offset(1_000), clock.accuracy_ns()), (Some(4_200), Some(200)));
-        // The difference is 4300 to 4500, and with both comparisons 4300 to 4400.
+        // By this comparison alone, UTC − device is 4300 to 4500; by both comparisons, 4300 to
+        // 4400.
         clock.compare(2_000, 6_300, 6_500);
         assert_eq!((clock.offset(7), clock.accuracy_ns()), (Some(4_350), Some(50)));
     }
@@ -109,7 +112,7 @@ mod tests {
     fn drift_is_followed() {
         let mut clock = Clock::default();
         clock.compare(0, 100, 100);
-        // Ten seconds later, UTC is 5 ms ahead.
+        // While the device's clock advances by ten seconds, UTC advances by 5 ms more.
         clock.compare(10_000_000_000, 10_005_000_100, 10_005_000_100);
         assert_eq!(clock.offset(5_000_000_000), Some(2_500_100));
         assert_eq!(clock.offset(20_000_000_000), Some(5_000_100), "after the last it stays");
@@ -125,7 +128,8 @@ mod tests {
         assert_eq!(clock.offset(2_000), Some(3_600_000_004_050));
         clock.compare(3_000, 9_000, 8_000);
         assert_eq!(clock.anchors.len(), 2, "a reading that ended before it began is left out");
-        // A comparison may be earlier than all before it, and a time may be the largest number.
+        // A comparison may be for an earlier time than all that were added before it. The time
+        // passed to `offset` may be the largest number.
         clock.compare(0, 1, 2);
         assert_eq!(clock.offset(0), Some(1));
         assert!(clock.offset(u64::MAX).is_some());

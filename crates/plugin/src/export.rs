@@ -1,5 +1,5 @@
-//! The C functions that [`crate::export_plugin!`] exports. A panic in the plugin becomes an error of
-//! the call.
+//! The C functions that [`crate::export_plugin!`] exports. If the plugin panics in one of these
+//! functions, the function returns an error code.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,7 +66,7 @@ pub(crate) fn request_flush(session: *mut c_void) -> bool {
         return false;
     };
     // SAFETY: `request` is the host's function and gets the host's handle; the host only compares
-    // the session.
+    // the session's address.
     unsafe { request(host.handle, session) == DONE }
 }
 
@@ -85,7 +85,8 @@ pub fn log(level: Level, text: &str) {
     }
 }
 
-/// Returns the host's struct, or fails if it is null or has fewer than `$least` bytes.
+/// Yields the host's struct. If `$pointer` is null or the struct has fewer than `$least` bytes, the
+/// calling function returns an error.
 macro_rules! argument {
     ($pointer:expr, $least:expr) => {{
         let pointer = $pointer;

@@ -4,7 +4,7 @@ use abi::kineto::Host;
 
 use crate::kind::Kind;
 
-/// All sessions in the shared object share these facts.
+/// The facts about the host, which all sessions in the shared object share.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
     /// The host, if it has Counterpoint's extension.
@@ -29,7 +29,8 @@ impl Extended {
     }
 }
 
-/// Copies a host of any version. Fields that it does not have are null.
+/// Copies a host's struct, which may come from an older or newer version of the interface. Fields
+/// that the host's struct lacks are zero or null in the copy.
 ///
 /// # Safety
 /// `host` must point to as many bytes as its `size` says, at least [`Host::FIRST_SIZE`].

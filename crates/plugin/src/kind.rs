@@ -6,8 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(u32);
 
-/// Marks a kind that the plugin declared. It has an index instead of the host's number, because the
-/// host gives the number only when it loads the plugin.
+/// Marks a kind that the plugin declared. Such a kind has an index instead of the host's number,
+/// because the host gives the number only when it loads the plugin.
 const OWN: u32 = 1 << 31;
 
 macro_rules! kinds {
@@ -38,7 +38,7 @@ kinds! {
     RUNTIME 8;
     /// A call of a driver, on the CPU.
     DRIVER 9;
-    /// A moment, on the CPU.
+    /// An event without a duration, on the CPU.
     INSTANT 10;
     /// A function of Python.
     PYTHON_FUNCTION 11;
@@ -74,7 +74,7 @@ impl Kind {
         (self.0 & OWN != 0).then_some((self.0 & !OWN) as usize)
     }
 
-    /// Returns the kind's published number; meaningless for an own kind.
+    /// Returns the kind's published number; meaningless for a kind that the plugin declared.
     pub(crate) fn number(self) -> u32 {
         self.0
     }

@@ -1,5 +1,5 @@
-//! An SDK for writing a profiler plugin in safe Rust. Hosts of Kineto's plugin interface can load
-//! the resulting shared object, such as `counterpoint run --plugin`.
+//! An SDK for writing a profiler plugin in safe Rust. Hosts of Kineto's plugin interface, such as
+//! `counterpoint run --plugin`, can load the resulting shared object.
 //!
 //! ```
 //! use plugin::{Error, Event, Kind, Profiler, Session, Trace};
@@ -40,8 +40,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! In `Cargo.toml`: `crate-type = ["cdylib"]`, and the default `panic = "unwind"`, so that a panic
-//! in a plugin becomes an error of the call.
+//! A plugin's `Cargo.toml` needs `crate-type = ["cdylib"]`. It must also keep the default
+//! `panic = "unwind"`, so that the host gets an error code when the plugin panics.
 //!
 //! | module | what |
 //! |---|---|
@@ -94,7 +94,7 @@ impl From<std::io::Error> for Error {
 }
 
 /// Lets a thread of the plugin hand over events as soon as they exist, so that they are kept if the
-/// process crashes. Make a value in `start`, for a thread that ends in `stop`.
+/// process crashes. Make such a value in `start`, for a thread that `stop` ends.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushRequests {
     /// The session's address, by which the host knows it.
@@ -102,8 +102,8 @@ pub struct FlushRequests {
 }
 
 impl FlushRequests {
-    /// Makes requests for this session. Call this in a function that the host has called for the
-    /// session, such as `start`.
+    /// Makes the value with which threads of this session request flushes. Call this in a function
+    /// that the host has called for the session, such as `start`.
     pub fn of<S: Session>(session: &S) -> Self {
         Self { session: std::ptr::from_ref(session) as usize }
     }
@@ -117,7 +117,7 @@ impl FlushRequests {
 
 /// A source of events.
 pub trait Profiler: 'static {
-    /// The name that the user sees, of which 31 bytes are used.
+    /// The name that the user sees. At most its first 31 bytes are used.
     const NAME: &'static str;
     /// The kinds of events that the profiler can record, up to 24. Hosts start a profiler if the
     /// user asked for one of these kinds. PyTorch asks for [`Kind::CPU_OP`] and
@@ -132,11 +132,11 @@ pub trait Profiler: 'static {
     /// Prepares a recording of these kinds. Slow preparations belong here.
     ///
     /// # Errors
-    /// With an error, the plugin takes no part in this recording.
+    /// After an error, the plugin takes no part in this recording.
     fn create(requested: &[Kind]) -> Result<Self::Session, Error>;
 }
 
-/// One recording. Dropping it ends it.
+/// One recording. Dropping this value ends the recording.
 ///
 /// The host calls `start`, `stop`, `process`, `configure`, `toggle` and `flush` one at a time. Any
 /// thread may call the functions for correlation ids at any time, also several threads at once.
@@ -159,13 +159,14 @@ pub trait Session: Send + Sync + 'static {
     /// The host logs the error, and keeps what was handed over before.
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error>;
 
-    /// An op begins on the calling thread. Work that it launches belongs to this id.
+    /// The host calls this when an op begins on the calling thread. Work that the op launches
+    /// belongs to `_id`.
     fn push_correlation(&self, _id: u64) {}
-    /// The op ends whose id was pushed last on the calling thread.
+    /// The host calls this when the op whose id was pushed last on the calling thread ends.
     fn pop_correlation(&self) {}
-    /// A range that the program marked begins on the calling thread.
+    /// The host calls this when a range that the program marked begins on the calling thread.
     fn push_user_correlation(&self, _id: u64) {}
-    /// The range ends whose id was pushed last on the calling thread.
+    /// The host calls this when the range whose id was pushed last on the calling thread ends.
     fn pop_user_correlation(&self) {}
 
     /// Receives the user's settings before `start`. Hosts without Counterpoint's extension do not
@@ -220,7 +221,7 @@ macro_rules! export_plugin {
         pub unsafe extern "C" fn KinetoPlugin_register(
             registry: *const $crate::export::Registry,
         ) -> ::core::ffi::c_int {
-            // SAFETY: by contract, a host passes a registry of its own, or null.
+            // SAFETY: by contract, a host passes a registry of its own.
             unsafe { $crate::export::register::<$profiler>(registry) }
         }
 
@@ -233,7 +234,7 @@ macro_rules! export_plugin {
             host: *const $crate::export::Host,
             extension: *mut $crate::export::Extension,
         ) -> ::core::ffi::c_int {
-            // SAFETY: by contract, a host passes structs of its own, or null.
+            // SAFETY: by contract, a host passes structs of its own.
             unsafe { $crate::export::extend::<$profiler>(host, extension) }
         }
     };

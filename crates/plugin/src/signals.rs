@@ -1,8 +1,8 @@
 //! Keeps the program's signals away from a plugin's threads.
 
 /// Blocks the program's signals on this thread until this value is dropped. Make a value before you
-/// start a thread, and drop it afterwards: a new thread inherits the blocked signals. Not blocked
-/// are signals of a thread's own faults, and those that glibc itself sends to threads (for
+/// start a thread, and drop it afterwards: a new thread inherits the blocked signals. Signals of a
+/// thread's own faults stay unblocked, and so do those that glibc itself sends to threads (for
 /// `setuid`).
 #[derive(Debug)]
 pub struct Blocked {
@@ -10,7 +10,7 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Blocks the signals. This and the drop take one system call each.
+    /// Blocks the signals. This call and the drop take one system call each.
     #[allow(clippy::new_without_default, reason = "what blocks signals should say so")]
     pub fn new() -> Self {
         const OWN: [i32; 7] = [
@@ -22,7 +22,8 @@ impl Blocked {
             libc::SIGSYS,
             libc::SIGABRT,
         ];
-        // SAFETY: the sets are local variables, for which zeros are values, and outlive the calls.
+        // SAFETY: the sets are local variables, for which zeros are a valid value, and they outlive
+        // the calls.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             let mut before = std::mem::zeroed();

@@ -37,7 +37,7 @@ impl Event {
     }
 
     /// Puts the event on this stream or queue of the device. Also adds the arguments `device` and
-    /// `stream`, by which tools know work of a device.
+    /// `stream`, by which tools recognise the work of a device.
     #[must_use]
     pub fn stream(mut self, stream: i32) -> Self {
         self.raw.resource = stream;
@@ -45,8 +45,8 @@ impl Event {
         self
     }
 
-    /// Puts the event on this row of the device, which is not a stream. [`Trace::resource`] names
-    /// it.
+    /// Puts the event on a row of the device that is not a stream. [`Trace::resource`] names the
+    /// row.
     #[must_use]
     pub fn row(mut self, row: i32) -> Self {
         self.raw.resource = row;
@@ -61,8 +61,9 @@ impl Event {
         self
     }
 
-    /// Joins a launch with its work: give both events the same number. Also adds the argument
-    /// `correlation`. Use numbers from 0 to 2,147,483,647, because hosts of Kineto keep 32 bits.
+    /// Joins the event of a launch with the event of the launched work: give both the same number.
+    /// Also adds the argument `correlation`. Use numbers from 0 to 2,147,483,647, because hosts of
+    /// Kineto keep 32 bits.
     #[must_use]
     pub fn correlation(mut self, id: i64) -> Self {
         self.raw.id = id;
@@ -164,7 +165,7 @@ fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
 pub enum Missing {
     /// Events that did not fit into the memory that the plugin may use.
     Overflow = MISSING_OVERFLOW,
-    /// Commands of a device that have no times.
+    /// Commands of a device for which the plugin got no times.
     Times = MISSING_TIMES,
     /// Kernels or ops whose counters could not be read.
     Counters = MISSING_COUNTERS,
@@ -200,7 +201,7 @@ impl<'t> Trace<'t> {
         self.failed += u64::from(code != Some(0));
     }
 
-    /// Adds an event. Methods of the result add a name, arguments and arrows to it.
+    /// Adds an event. Methods of the result add a name, arguments and arrows to the event.
     pub fn event(&mut self, event: &Event) -> EventInTrace<'_, 't> {
         let mut raw = event.raw;
         raw.event_type = self.extended.number(event.kind);
@@ -255,8 +256,8 @@ impl<'t> Trace<'t> {
             .arg(&series, value);
     }
 
-    /// Tells the host that this many events are missing. If it returns false, the host does not
-    /// count them, and the plugin should return an error.
+    /// Tells the host that this many events are missing. If this function returns false, the host
+    /// does not count them, and the plugin should return an error.
     pub fn missing(&mut self, what: Missing, count: u64) -> bool {
         let add = self.extended.host.and_then(|host| host.add_missing);
         // SAFETY: `add` is the host's function and gets the host's handle and two numbers.
@@ -296,7 +297,8 @@ impl<'t> Trace<'t> {
         self.note(code);
     }
 
-    /// Names a thread of the program. A host without Counterpoint's extension gets a row instead.
+    /// Names a thread of the program. For a host without Counterpoint's extension, this describes
+    /// the thread as [`Trace::resource`] does.
     pub fn thread_name(&mut self, process: i32, thread: i32, name: &str) {
         let Some(set) = self.extended.host.and_then(|host| host.set_thread_name) else {
             self.resource(process, thread, 0, name);

@@ -1,5 +1,6 @@
-//! Runs a plugin of the SDK in a host in C that shares no code with Counterpoint
-//! (`tests/programs/plugins/host.c`), with and without our extension.
+//! Runs a plugin of the SDK in a host that is written in C and shares no code with Counterpoint
+//! (`tests/programs/plugins/host.c`). The host is built with and without Counterpoint's extension
+//! of the plugin interface.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +35,8 @@ fn a_plain_host_gets_everything_that_it_can_hold() {
     let recording = include_str!("foreign_host.txt");
     let head = "null registry -1\nregistered 88 bytes\nregister 0\nprofilerQuery 0\n\
                 name every call\ntypes 23 6 22\n";
-    // This host has no extension and sees the plugin's own kind `tile` as kernels.
+    // Without the extension, the host gets the plugin's own kind `tile` as type 6 (compute
+    // kernels).
     assert_eq!(printed, format!("{head}{recording}{recording}"));
 }
 

@@ -1,7 +1,7 @@
 //! Tests random calls through the plugin interface, with a hostile plugin and with a hostile host.
-//! For more rounds: `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-plugin
-//! --test fuzzed`. `COUNTERPOINT_SEED` is the number of the first round.
-//! `fuzz/fuzz_targets/plugin_calls.rs` does the same with a fuzzer.
+//! A million rounds of each test: `COUNTERPOINT_MUTANTS=1000000 cargo test
+//! --release -p counterpoint-plugin --test fuzzed`. `COUNTERPOINT_SEED` is the number of the first
+//! round. `fuzz/fuzz_targets/plugin_calls.rs` does the same with a fuzzer.
 
 #[path = "support/calls.rs"]
 mod calls;

@@ -1,9 +1,9 @@
 //! Stores activities: the content of an imported trace, event by event. They are used to write the
-//! trace again, and to find the op that launched work on a device ([`crate::launches`]). Reports
-//! compute times from the calls in pages instead.
+//! trace again, and to find the op that launched work on a device ([`crate::launches`]). Reports do
+//! not use activities: they compute times from the recorded calls.
 //!
 //! ```text
-//!  x.cpt/activities/NAME/names.arrows    a row per text that names something: number, text
+//!  x.cpt/activities/NAME/names.arrows    a row per name or category: number, text
 //!                        rows.arrows     a row per row of the timeline: number, process, thread
 //!                        events.arrows   a row per event, in the order of the trace
 //!                        document.json   what the trace contains besides its events
@@ -11,8 +11,8 @@
 //!
 //! All files except the last one are streams ([`crate::stream`]). A name or row is stored before
 //! the first event that refers to it. Ids (of processes, threads, flows) are stored as JSON,
-//! because traces use both numbers and strings. `args` and `more` are JSON objects, written exactly
-//! as in the trace.
+//! because traces use both numbers and strings. The columns `args` and `more` of the events contain
+//! JSON objects, written exactly as in the trace.
 //!
 //! Memory use: one batch of events, and each name and row once.
 

@@ -26,14 +26,16 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::profile::Profile;
 use crate::visit::{PageDecoder, PageKey};
 
-/// A batch ends after the page with which it gets this many rows.
+/// A batch ends with the page (a block of one thread's records) that brings the batch to at least
+/// this many rows.
 const BATCH_ROWS: usize = 65_536;
 
 /// Computes a metric of one call, instead of the metric's expression. The arguments are the call's
 /// duration in ns and the value of the metric's first counter.
 pub type Correction<'a> = Box<dyn Fn(f64, f64) -> Option<f64> + 'a>;
 
-/// Selects calls by the index of the process in the profile and the id of the export.
+/// Selects calls by the index of the process in the profile and the number of the called function
+/// (export).
 pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
 
 /// The calls of a profile in batches, ordered by process, by thread and by the time of their end.
@@ -46,7 +48,7 @@ pub struct Batches<'a> {
     metrics: Vec<Bound>,
     corrections: Vec<Option<Correction<'a>>>,
     losses: Vec<LossCount>,
-    /// `None` in a profile without dispatches.
+    /// `None` if the profile does not show which calls belong to which dispatch.
     dispatches: Option<Numbers<'a>>,
 }
 
@@ -121,7 +123,7 @@ impl Profile {
 }
 
 impl<'a> Batches<'a> {
-    /// Adds a column at the end for each of these metrics, which must be bound to the profile's
+    /// Adds a column at the end for each of `metrics`, which must be bound to the profile's
     /// counters. A value is null if a counter was not read or did not count all the time, or if the
     /// value is undefined.
     pub fn with_metrics(mut self, metrics: Vec<Bound>) -> Self {
@@ -135,8 +137,8 @@ impl<'a> Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Computes some of the metrics by other functions. `corrections` has an entry for each metric;
-    /// `None` keeps the metric's expression.
+    /// Replaces the expressions of some metrics by functions. `corrections` has an entry for each
+    /// metric; `None` keeps the metric's expression.
     pub fn with_corrections(mut self, corrections: Vec<Option<Correction<'a>>>) -> Self {
         self.corrections = corrections;
         self
@@ -192,17 +194,17 @@ struct Rows {
     ticks: [UInt64Builder; 2],
     start_ns: Int64Builder,
     duration_ns: Float64Builder,
-    /// `None` if the profile has no passes.
+    /// `None` if the profile has no passes (runs of the program with different counters).
     pass: Option<UInt32Builder>,
     /// `None` if no rank is known and the profile is not merged.
     ranks: Option<RankRows>,
-    /// `None` in a profile without dispatches.
+    /// `None` if the profile does not show which calls belong to which dispatch.
     dispatch: Option<UInt64Builder>,
-    /// `None` without a budget.
+    /// `None` if the run had no budget: then all calls were timed.
     drawn: Option<DrawnRows>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
-    /// `None` in a profile without these columns.
+    /// `None` if [`machines::fields`] returns no columns for the profile.
     machines: Option<MachineRows>,
     metrics: Vec<Float64Builder>,
 }
@@ -370,7 +372,7 @@ fn of_call(
     }
 }
 
-/// Returns the name of an export whose metadata is missing.
+/// Returns a name for an export (function of an executable) whose metadata is missing.
 pub fn unknown_op(export: u32) -> String {
     format!("export {export} (name lost)")
 }

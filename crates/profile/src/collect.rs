@@ -1,4 +1,4 @@
-//! Collects a recording: moves the rest of the pool into the profile.
+//! Collects a recording: moves what is still in the pool (shared memory) into the profile.
 //!
 //! ```text
 //!  for each claimed page of a dead process, unless its part has it already: append it, sealed
@@ -6,17 +6,19 @@
 //!  nobody left to write?   manifest.pool_collected = true ─► delete the pool ─► manifest.pool = null
 //! ```
 //!
-//! If the recording is over and the pool is empty, the collector writes `manifest.pool = null` at
-//! once. This saves one replacement of the manifest, which takes about half a millisecond on ext4.
+//! If the pool may be deleted and is empty, the collector writes `manifest.pool = null` at once,
+//! without `manifest.pool_collected = true` before. This saves one replacement of the manifest,
+//! which takes about half a millisecond on ext4.
 //!
 //! The collector refuses a pool that does not belong to the caller and to the profile
 //! ([`crate::pools`]). So a manifest that somebody else wrote has no effect outside of the profile.
 //!
 //! A collector may be killed at any point. The pool is deleted only after the manifest says that
-//! its data is in the profile. If it is killed while it deletes the pool, at most an empty pool
-//! remains, which takes about 12 KiB of shared memory. Nothing is counted twice: part, thread and
-//! sequence number identify a page, and readers use the longest complete copy. So two collectors
-//! at the same time do no harm. A collector does not truncate or rewrite a file of pages.
+//! the pool's data is in the profile. If a collector is killed just before it deletes an empty
+//! pool, this pool remains. It takes about 12 KiB of shared memory. Nothing is counted twice: a
+//! page is identified by its part (the directory of one process), thread and sequence number, and
+//! readers use the longest complete copy. So two collectors at the same time do no harm. A
+//! collector does not truncate or rewrite a file of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -41,8 +43,8 @@ pub enum Closing {
     /// alive.
     #[default]
     WhenOver,
-    /// As soon as no process in the pool's process table is alive. For callers that know that no
-    /// further process will be recorded.
+    /// As soon as no process in the pool's process table is alive. This is for callers that know
+    /// that no further process will be recorded.
     Now,
 }
 
@@ -75,8 +77,8 @@ pub enum PoolFate {
 }
 
 /// Returns whether the recording of this profile is over, as far as the manifest shows. A recording
-/// that `env` prepared does not end by itself. Processes in the pool's table are not taken into
-/// account.
+/// that `counterpoint env` prepared does not end by itself. Processes in the pool's table are not
+/// taken into account.
 pub fn is_over(manifest: &Manifest) -> bool {
     if manifest.pool.is_none() && manifest.passes == 0 {
         return true;
@@ -94,8 +96,8 @@ pub fn is_over(manifest: &Manifest) -> bool {
     }
 }
 
-/// Moves the rest of the pool into the profile in `dir`. `run` first writes the manifest with
-/// [`State::Finished`].
+/// Moves what is still in the pool into the profile in `dir`. At the end of a run, `counterpoint
+/// run` calls [`finish`] instead, with a manifest in [`State::Finished`].
 ///
 /// # Errors
 /// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. What was
@@ -111,7 +113,7 @@ pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
 }
 
 /// Writes `manifest`, which must say that the recording is over, and collects the profile as
-/// [`collect`] does. If the pool is empty, the manifest is written once.
+/// [`collect`] does. If the pool is empty, the manifest is written only once.
 ///
 /// # Errors
 /// Same as for [`collect`].
@@ -244,7 +246,7 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
 
 /// Returns whether the profile's pool exists, belongs to the caller and names this directory as its
 /// profile. Only the caller can have made such a profile. A directory from an archive may contain a
-/// pool, but the pool does not name it.
+/// pool, but that pool does not name this directory.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -267,8 +269,8 @@ pub fn is_own(dir: &Path) -> Result<bool> {
     })
 }
 
-/// Deletes the pool of the profile in `dir` with its content, if it belongs to the caller and to
-/// this profile.
+/// Deletes the pool of the profile in `dir`, with its content, if the pool belongs to the caller
+/// and to this profile.
 ///
 /// # Errors
 /// Fails if the manifest cannot be read or the pool cannot be deleted.
@@ -284,8 +286,8 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
     }
 }
 
-/// Appends the loop counts of dead processes. After a kill, a part may contain some of them
-/// already. This does no harm, because readers use a row once.
+/// Appends the loop counts of dead processes. If an earlier collector was killed, a part may
+/// contain some of the counts already. This does no harm, because readers use each row only once.
 fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     for run in &left.loops {
         let id = PartId::of_run(run);
@@ -298,7 +300,8 @@ fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Appends the counts of dead processes. If two collectors do so, readers use the counts once.
+/// Appends the counts of the calls of dead processes. If two collectors append the same counts,
+/// readers use them only once.
 fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     for table in &left.tables {
         let id = PartId::of_table(table);
@@ -309,7 +312,8 @@ fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     Ok(())
 }
 
-/// Appends the pages of dead processes that their parts do not contain yet.
+/// Appends the pages of dead processes to the processes' parts. A page is left out if the part has
+/// a copy that is at least as long.
 fn append_pages(root: &Dir, left: &Leftovers, pool: &Path) -> Result<usize> {
     let mut by_part: BTreeMap<PartId, Vec<_>> = BTreeMap::new();
     // Pages without records are also appended: their headers tell which calls were in progress.

@@ -1,5 +1,5 @@
-//! The calls of one page as columns of numbers, which is the fast way to read a profile. The
-//! buffers are reused for the next page.
+//! The calls of one page (a block of one thread's records) as columns of numbers. This is the fast
+//! way to read a profile. The buffers of the columns are reused for the next page.
 
 use std::ops::Range;
 
@@ -24,13 +24,13 @@ pub struct Columns {
     pub thread: usize,
     /// Index of the page among the thread's pages.
     pub page: usize,
-    /// Export of each call; [`crate::Ops::of`] returns its op.
+    /// Number of each call's export (exported function); [`crate::Ops::of`] returns its op.
     pub export: Vec<u32>,
     /// Workgroup id of each call, in x, y, z.
     pub workgroup: [Vec<u32>; 3],
     /// Number of workgroups of each call's dispatch, in x, y, z; 0,0,0 if unknown.
     pub count: [Vec<u32>; 3],
-    /// The runtime's number of the call's worker.
+    /// Number of the worker that executed each call, as the runtime counts its workers.
     pub worker: Vec<u32>,
     /// `node << 12 | cpu` at the end of the call.
     pub location: Vec<u32>,
@@ -39,8 +39,8 @@ pub struct Columns {
     /// Recorded duration in ticks. It wraps around if the end is before the start, because the
     /// clocks of two CPUs differ; see [`Columns::duration`].
     pub duration_ticks: Vec<u64>,
-    /// For each counter of the run, what the calls added to it. Check [`GroupColumn::status`]
-    /// first.
+    /// For each counter of the run, how much it increased during each call. Check
+    /// [`GroupColumn::status`] first.
     pub values: Vec<Vec<u64>>,
     /// Values with keys, which only some calls have, in the order of the calls; see
     /// [`record::page`].
@@ -65,8 +65,8 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Removes the calls that began before `from` (in ticks), and earlier readings of the thread's
-    /// clocks. If no call began before `from`, nothing is removed.
+    /// Removes the calls that began before `from` (in ticks), and readings of the thread's clocks
+    /// from before `from`. If no call began before `from`, nothing is removed.
     pub(crate) fn keep_from(&mut self, from: u64) {
         if self.start_ticks.iter().all(|start| *start >= from) {
             return;
@@ -114,7 +114,7 @@ fn retain<T>(column: &mut Vec<T>, keep: &[bool]) {
     }
 }
 
-/// A value of one call.
+/// One value of a call, with the value's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra {
     /// Index of the call in the columns.
@@ -124,7 +124,8 @@ pub struct Extra {
     pub bits: u64,
 }
 
-/// The times of one group in each call of a page; empty if the page does not contain the group.
+/// The status and the times of one counter group in each call of a page; empty if the page does not
+/// contain the group.
 #[derive(Debug, Default)]
 pub struct GroupColumn {
     /// The status of the group in each call.
@@ -154,10 +155,11 @@ impl Status {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
 
-    /// Determines the status. If the enabled time of a group of kernel counters is 0, the group
-    /// belongs to another task than the calling thread, and its values are meaningless. This
-    /// happens in a thread that a raw `clone` made and that shares its creator's thread-local
-    /// storage. A simulated group may have no times.
+    /// Determines the status. If a group of the operating system's counters has an enabled time of
+    /// 0, the group belongs to another thread than the calling one. Its values are then
+    /// meaningless. This happens in a thread that a raw `clone` made and that shares its creator's
+    /// thread-local storage. A simulated group may have no times, so its values are used even if
+    /// both times are 0.
     fn of(read: bool, enabled: u64, running: u64, simulated: bool) -> Self {
         match (read, running) {
             (false, _) => Self::NotRead,
@@ -192,7 +194,7 @@ pub fn node_of(location: u32) -> u32 {
 }
 
 impl Columns {
-    /// Creates columns for a run with these counters.
+    /// Creates empty columns for a run with the counters of `groups`.
     pub fn new(groups: &Groups) -> Self {
         let mut columns = Self::default();
         columns.values.resize_with(groups.counters(), Vec::new);
@@ -202,7 +204,7 @@ impl Columns {
 
     /// Returns the count of a counter in call `i`, as reports show it. A multiplexed counter has an
     /// estimate ([`model::scaled`]) if the run asked for it, else `None`. `group` and `counter` are
-    /// indices in the run's lists.
+    /// indices in the run's lists of groups and of counters.
     #[inline]
     pub fn value(&self, group: usize, counter: usize, i: usize) -> Option<u64> {
         let times = self.groups.get(group)?;
@@ -216,8 +218,8 @@ impl Columns {
         }
     }
 
-    /// [`Columns::value`] for several counters of one group. The results are stored at the same
-    /// indices of `values`.
+    /// [`Columns::value`] for several counters of one group. The value of the counter with index
+    /// `c` is stored in `values[c]`.
     #[inline]
     pub fn group_values(
         &self,
@@ -250,7 +252,7 @@ impl Columns {
         self.extras_of(i).iter().find(|extra| extra.key == key).map(|extra| extra.bits)
     }
 
-    /// Returns how call `i` was chosen by sampling; the default without a budget.
+    /// Returns how call `i` was chosen by sampling; the default if the run had no budget.
     #[inline]
     pub fn drawn(&self, i: usize) -> Drawn {
         self.drawn.get(i).copied().unwrap_or_default()
@@ -339,8 +341,8 @@ impl Columns {
         self.torn_pages = 1;
     }
 
-    /// Decodes the page at the start of `bytes`. `counters` is its mask of counters, numbered as in
-    /// the profile.
+    /// Decodes the page at the start of `bytes`. `counters` is the page's mask of counters,
+    /// numbered as in the profile.
     pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups, counters: u32) {
         self.clear();
         let layout: &GroupLayout = &page.layout;

@@ -16,7 +16,7 @@ use record::pool::PoolFile;
 use crate::error::{Error, Result};
 use crate::safe_dir::Dir;
 
-/// The calls of one export on one thread.
+/// The calls of one export (function of an executable) on one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedCalls {
     /// Index of the process in the profile.
@@ -26,13 +26,15 @@ pub struct CountedCalls {
     pub thread_uid: u32,
     /// The export of the calls; [`crate::Ops::of`] returns its op.
     pub export: u32,
-    /// Number of calls, timed or only counted. Exact, even after a crash, unless `steps` is set.
+    /// Number of calls, timed or only counted. The number is exact, even after a crash, unless
+    /// `steps` is set.
     pub calls: u64,
     /// Number of calls that were timed.
     pub timed: u64,
     /// Number of timed calls for which counters were read.
     pub counted: u64,
-    /// The steps from which `calls` is estimated; `None` if it is exact.
+    /// The sample of steps (iterations of the host's loop) from which `calls` is estimated; `None`
+    /// if `calls` is exact.
     pub steps: Option<CountedSteps>,
 }
 
@@ -43,15 +45,15 @@ impl CountedCalls {
     }
 }
 
-/// The sample from which the calls in steps that were away are estimated. See
-/// [`record::counts::steps`].
+/// The sample of steps from which the calls in other steps are estimated. In these other steps,
+/// which are *away*, the host announces no ops. See [`record::counts::steps`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedSteps {
     /// Number of calls that were estimated. [`CountedCalls::calls`] includes them.
     pub unseen: u64,
     /// Number of steps whose calls were estimated.
     pub away: u64,
-    /// Whether the latest step in `away` may not have ended yet.
+    /// Whether the latest of the steps in `away` may still be in progress.
     pub is_open: bool,
     /// Number of steps in the sample.
     pub sampled: u64,
@@ -59,9 +61,9 @@ pub struct CountedSteps {
     pub weight: u64,
     /// The sum of the squares of the weights.
     pub squared_weight: u64,
-    /// The sum of weight · calls.
+    /// The sum of weight · calls over the steps in the sample.
     pub sum: u64,
-    /// The sum of weight · calls².
+    /// The sum of weight · calls² over the steps in the sample.
     pub squares: u64,
 }
 
@@ -105,7 +107,7 @@ pub struct ThreadSpent {
     pub told_ns: u64,
 }
 
-/// A table that is still in the pool.
+/// A thread's table of counts that is still in the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftTable {
     /// Process id, start time, generation.
@@ -149,8 +151,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
             let table = Table::header_of(bytes);
             Table::pages(bytes).is_ok().then(|| (table.process(), table.thread_uid()))
         };
-        // If the thread has given the table back meanwhile, its counts are in the part's file or in
-        // a later table.
+        // If the thread has meanwhile given the table back to the pool, the counts are in the
+        // process's `counts.cps` or in a later table.
         let is_same =
             key(&bytes) == key(&head) && key(&pool.head(first, TABLE_HEADER_BYTES)?) == key(&head);
         if let Some((process, _)) = key(&head).filter(|_| is_same) {
@@ -161,12 +163,12 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
     Ok(found)
 }
 
-/// Joins the frames of a process. If a thread has several rows for an export, the row with the
-/// most calls is used.
+/// Joins the frames (records of `counts.cps` or of the pool) of a process. If a thread has several
+/// rows for an export, the row with the most calls is used.
 ///
-/// The numbers about steps are those of the thread's frame with the most steps. A thread updates
-/// its number of steps that were away when it makes calls. So while a thread runs, other threads
-/// may have a later number.
+/// The numbers about a thread's steps come from its latest frame, which is the one with the highest
+/// counts of steps. A thread updates its number of steps that were away only when it makes calls.
+/// So other threads of the process may have a higher number.
 pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
     let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();

@@ -24,8 +24,8 @@ pub enum Detail {
 /// Returns the readable form of `name`, or `name` itself if it is not mangled or its readable form
 /// would be too long.
 pub fn demangle(name: &str, detail: Detail) -> Cow<'_, str> {
-    // Mangled names begin with one of these texts. macOS and blocks of LLVM add up to two
-    // underscores.
+    // Mangled names begin with one of these texts. macOS, and Clang for its *blocks* (closures in
+    // C), add up to two underscores.
     if !["_Z", "__Z", "___Z", "_R"].iter().any(|start| name.starts_with(start)) {
         return Cow::Borrowed(name);
     }
@@ -114,8 +114,8 @@ mod tests {
         }
     }
 
-    /// Returns a name whose type doubles with each level: `pair<T, T>`, where T is the type of the
-    /// level before.
+    /// Returns a name whose type doubles in size with each level: `pair<T, T>`, where T is the type
+    /// of the level before.
     fn doubling(levels: u32) -> String {
         // S_ is the function, S0_ is `pair`, and S1_, S2_, … are the types in the order in which
         // they occur.

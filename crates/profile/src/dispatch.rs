@@ -1,22 +1,22 @@
 //! Finds the workgroup calls that make up each dispatch.
 //!
 //! The record of a call contains its workgroup id and the number of workgroups, but does not
-//! identify the dispatch. Ordered by their starts, the calls of one export belong to one dispatch
-//! until each workgroup was seen once:
+//! identify the dispatch. The calls of one export (a function of an executable) are taken in the
+//! order of their starts. They belong to one dispatch until each workgroup was seen once:
 //!
 //! ```text
 //!  count 4,1,1:   0 1 2 3 | 1 0 3 2 | 0 2 …
 //! ```
 //!
-//! This is exact while the dispatches of one export run one after another. If two of them overlap,
-//! a workgroup appears again before the first dispatch is complete. Then a second dispatch is
-//! opened, and both are marked *not exact*, because a workgroup may belong to either of them. If
-//! calls of the process were lost, a second appearance means instead that a call is missing. The
-//! first dispatch is then closed as *incomplete*.
+//! This assignment is exact while the dispatches of one export run one after another. If two of
+//! them overlap, a workgroup appears again before the first dispatch is complete. Then a second
+//! dispatch is opened, and both are marked *not exact*, because a workgroup may belong to either of
+//! them. If calls of the process were lost, a second appearance means instead that a call is
+//! missing. The first dispatch is then closed as *incomplete*.
 
 use hashbrown::HashMap;
 
-/// Larger dispatches are not assembled; only their calls are shown.
+/// Dispatches with more workgroups than this are not assembled; only their calls are shown.
 const MOST_WORKGROUPS: u64 = 1 << 24;
 /// Maximum number of dispatches of one export that are assembled at the same time.
 const MOST_OPEN: usize = 64;
@@ -24,7 +24,7 @@ const MOST_OPEN: usize = 64;
 /// The number of a dispatch, from 1.
 pub type DispatchId = u64;
 
-/// A dispatch, as far as it was seen.
+/// What the calls added so far tell about a dispatch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     pub id: DispatchId,
@@ -37,11 +37,12 @@ pub struct Dispatch {
     pub start_ns: i64,
     /// End of the last workgroup, in ns.
     pub end_ns: i64,
-    /// Whether no other dispatch of the export ran at the same time.
+    /// Whether no other dispatch of the export was open (incomplete) at the same time.
     pub exact: bool,
     /// The sum of each counter over the workgroups; `None` if some workgroup has no complete value.
     pub counters: Vec<Option<u64>>,
-    /// The row of a timeline for the dispatch. Dispatches in one row do not overlap.
+    /// The number of the dispatch's row in a timeline, from 0. Dispatches in one row do not
+    /// overlap.
     pub lane: usize,
     workgroups: Vec<u64>,
 }
@@ -88,7 +89,8 @@ pub struct Assembler {
     open: HashMap<u32, Vec<Dispatch>>,
     last: DispatchId,
     lost_calls: bool,
-    /// For each row, the end of its last dispatch; `None` while it is running.
+    /// For each row of the timeline: the end of its last dispatch; `None` while that dispatch is
+    /// open.
     lanes: Vec<Option<i64>>,
 }
 
@@ -104,8 +106,8 @@ impl Assembler {
         self.last
     }
 
-    /// Adds the next call, in the order of the starts. `None` if its workgroup is unknown or
-    /// impossible, or if the dispatch is too large.
+    /// Adds the next call; calls must be added in the order of their starts. Returns `None` if its
+    /// workgroup is unknown or impossible, or if the dispatch is too large.
     pub fn add(&mut self, call: &Workgroup<'_>) -> Option<Placed> {
         let [nx, ny, nz] = call.count.map(u64::from);
         let of = nx.checked_mul(ny)?.checked_mul(nz)?;
@@ -213,8 +215,8 @@ mod tests {
         }
     }
 
-    /// Returns the id, seen workgroups, start, end, exactness and lane of each dispatch: first of
-    /// the completed ones.
+    /// Returns the id, seen workgroups, start, end, exactness and lane of each dispatch; those that
+    /// were still open at the end come last.
     fn run(lost: bool, calls: &[Workgroup<'_>]) -> Vec<(u64, u64, i64, i64, bool, usize)> {
         let mut assembler = Assembler::new(lost, 0);
         let mut over = Vec::new();

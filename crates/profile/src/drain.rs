@@ -1,9 +1,11 @@
-//! Drains the pool: appends full pages to the profile while the program runs, so that the program's
-//! threads do not have to. [`record::pool::full`] describes how a page gets to the drain and back.
+//! Drains the pool (shared memory with the records): appends its full pages to the profile while
+//! the program runs. The program's threads then do not have to append them. [`record::pool::full`]
+//! describes how a page gets to the drain and back.
 //!
-//! The drain appends only to a file that the part's process has created. After a problem with a
-//! part (another user, a full disk, a deleted profile), it appends none of the part's pages any
-//! more. The process then appends them itself, meets the same problem, and counts it as a loss.
+//! The drain appends only to a file that the recorded process has created in its part (directory)
+//! of the profile. After a problem with a part (another user, a full disk, a deleted profile), it
+//! appends no more pages of that part. The process then appends them itself, meets the same
+//! problem, and counts it as a loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -30,7 +32,7 @@ pub struct Drain {
     files: Files,
     /// Parts whose processes must append their pages themselves.
     refused: BTreeSet<PartId>,
-    /// The last field, so that it is dropped last.
+    /// The guard is the last field, so that it is dropped last.
     #[expect(dead_code, reason = "only held")]
     guard: TruncationGuard,
 }
@@ -58,7 +60,8 @@ impl Drain {
         Some(Self { pool, pool_file, copy: Box::default(), files, refused: BTreeSet::new(), guard })
     }
 
-    /// Returns the number of offers, for [`Drain::wait`]. Read it before [`Drain::take_all`].
+    /// Returns the counter of the full pages that threads offer, for [`Drain::wait`]. Read it
+    /// before [`Drain::take_all`].
     pub fn offers(&self) -> &'static AtomicU32 {
         self.pool.offers()
     }
@@ -94,7 +97,8 @@ impl Drain {
 }
 
 impl Files {
-    /// Appends a page to its part's file. `None` if this fails or the file would become too long.
+    /// Appends a page to its part's file. Returns `None` if this fails or the file would become too
+    /// long.
     fn append(&mut self, part: PartId, bytes: &[u8]) -> Option<()> {
         let mut found = match self.open.get(&part) {
             Some(file) => file.metadata().ok()?,
@@ -111,7 +115,8 @@ impl Files {
 
     fn open(&mut self, part: PartId) -> Result<std::fs::Metadata> {
         let directory = self.root.dir(PARTS_NAME)?.dir(part.name())?;
-        // Only the process itself may create the file.
+        // Only the recorded process may create the file, so the drain first checks that the file
+        // exists.
         directory.look(PAGES_NAME)?;
         let file = directory.append(PAGES_NAME)?;
         let found = file.metadata();

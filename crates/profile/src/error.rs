@@ -29,10 +29,11 @@ pub enum ErrorKind {
     /// Arrow could not encode or decode the data.
     #[error("{0}")]
     Arrow(#[from] arrow_schema::ArrowError),
-    /// The file is not a stream, or not one with the expected columns.
+    /// The file is not a stream of Arrow batches, or does not have the expected columns.
     #[error("not a stream of this kind ({0})")]
     NotAStream(&'static str),
-    /// The entry has another type (such as a link), is too long, or may not be used here.
+    /// The file or directory has another type than expected (such as a link), is too long, or may
+    /// not be used here.
     #[error("refused: {0}")]
     Refused(&'static str),
     /// Another version of Counterpoint wrote the file.
@@ -72,7 +73,7 @@ impl Error {
         matches!(&self.kind, ErrorKind::Refused(_))
     }
 
-    /// Returns the file or directory of the error.
+    /// Returns the path of the file or directory that the error is about.
     pub fn path(&self) -> &Path {
         &self.path
     }

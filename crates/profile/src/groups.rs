@@ -1,4 +1,5 @@
-//! The groups of a run's counters, and the groups in a page.
+//! The groups of a run's counters, and the groups whose values a page (a block of one thread's
+//! records) contains. The counters of a group are read together.
 
 use std::ops::Range;
 
@@ -26,7 +27,8 @@ pub struct Group {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageGroups {
     pub layout: GroupLayout,
-    /// For each group of the page: its index and its counters' indices in the run.
+    /// For each group of the page: its index in [`Groups::all`], and its counters' indices in the
+    /// manifest's list.
     pub groups: Vec<(usize, Vec<usize>)>,
     /// For each group of the page: [`Group::simulated`].
     pub simulated: Vec<bool>,
@@ -49,7 +51,7 @@ impl Groups {
         result
     }
 
-    /// Returns the groups in the order of the run.
+    /// Returns the groups, in the order of the manifest's counters.
     pub fn all(&self) -> &[Group] {
         &self.groups
     }
@@ -59,7 +61,8 @@ impl Groups {
         self.numbers.len()
     }
 
-    /// Returns the groups of a page with this mask; `None` if the run does not have these counters.
+    /// Returns the groups of a page with the counters in `mask` (bit `i` stands for the run's
+    /// counter `i`); `None` if the run does not have all of them.
     pub(crate) fn of_page(&self, mask: u32) -> Option<PageGroups> {
         if u64::from(mask) >> self.numbers.len() != 0 {
             return None;
@@ -69,8 +72,8 @@ impl Groups {
         for counter in (0..self.numbers.len()).filter(|i| mask & (1 << i) != 0) {
             let number = self.numbers[counter];
             let run_group = self.groups.iter().position(|g| g.counters.contains(&counter))?;
-            // As in `GroupLayout`, adjacent counters of the mask with one group number are one
-            // group.
+            // As in `GroupLayout`, adjacent counters of the mask that have the same group number
+            // form one group.
             match groups.last_mut() {
                 Some((_, counters)) if previous == Some(number) => counters.push(counter),
                 _ => groups.push((run_group, vec![counter])),

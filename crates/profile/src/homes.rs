@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A profiler of the host, such as PyTorch's, reports functions that the recorder does not record.
-//! Their calls are in a separate part, but ran on the same thread of the kernel. Self times, and
-//! the time that the thread was in calls, need both sources together.
+//! The calls of these functions are in a separate part (directory) of the profile, but ran on the
+//! same operating-system thread. Self times, and the time that the thread spent in calls, must be
+//! computed from both sources together.
 
 use std::collections::HashMap;
 
@@ -21,8 +22,8 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// Returns the process and the thread on which the calls of `thread` ran: the recorded thread
-    /// if there is one, else `thread` itself.
+    /// Returns the indices of the process and the thread on which the calls of `thread` ran: the
+    /// recorded thread if there is one, else `thread` itself.
     pub fn of(&self, thread: (usize, usize)) -> (usize, usize) {
         self.by_thread.get(&thread).copied().unwrap_or(thread)
     }
@@ -34,14 +35,15 @@ impl Homes {
 }
 
 impl Profile {
-    /// Finds the threads of events of plugins and of PyTorch's profiler. An id that several threads
-    /// had leads to no thread.
+    /// Finds the recorded threads on which the calls from plugins and from PyTorch's profiler ran.
+    /// If several recorded threads had the same operating-system id, a plugin's thread with this id
+    /// is mapped to none of them.
     pub fn homes(&self) -> Homes {
         let mut by_thread = HashMap::new();
         for (process, of_plugins) in self.processes.iter().enumerate() {
             let Some(owner) = of_plugins.id.owner() else { continue };
-            // Other parts have rows of a device's streams, whose numbers may equal those of
-            // threads by chance.
+            // Parts whose number is not the process id have rows of a device's streams. The numbers
+            // of streams may equal those of threads by chance.
             if of_plugins.number() != owner.pid {
                 continue;
             }

@@ -7,8 +7,8 @@
 //!  kernel of a plugin   the argument "External id" ───────┘
 //! ```
 //!
-//! Several kernels may have the same id. Only activities of devices are matched, because activities
-//! on the host are already inside of their op.
+//! Several compute kernels may have the id of the same op. Only activities of devices are matched,
+//! because activities on the host are already inside of their op.
 
 use std::collections::HashMap;
 
@@ -20,32 +20,32 @@ use crate::columns::KEY_PLUGIN_ID;
 use crate::error::Result;
 use crate::{PLUGIN_PARTS, PageDecoder, PageKey, PartId, Profile};
 
-/// A key in the JSON document of activities: the processes whose plugins provided the events, as
-/// [`PartId::name`] names them, in the order of the rows' numbers.
+/// A key in the JSON document of activities. Its value lists the processes whose plugins provided
+/// the events, in the order of the rows' numbers. [`PartId::name`] gives the form of an entry.
 pub const PROCESSES_KEY: &str = "plugin_processes";
 /// The number of the first row of plugins' events; the rows of dispatches and tracks have lower
-/// numbers. It fits in 32 bits, as viewers need it.
+/// numbers. The number fits in 32 bits, as viewers require.
 pub const PLUGIN_ROWS: i64 = 7_000_000;
 
-/// Kineto and PyTorch store the id of the op in this argument.
+/// Kineto and PyTorch store the id of the op in this argument of an activity.
 const ARGUMENT: &str = "External id";
 
 /// A call that launched activities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// Index of the op's process in the profile.
+    /// Index of the call's process in the profile.
     pub process: usize,
-    /// The number of the op's export in that process.
+    /// The number of the called function (export) in that process.
     pub export: u32,
-    /// Number of activities of devices that the op launched.
+    /// Number of activities on devices that the call launched.
     pub launched: u32,
-    /// Number of activities that earlier calls launched, in the order of process and id. With it,
-    /// activities of all calls can be numbered from 0.
+    /// Number of activities that the calls before this one launched, if calls are ordered by
+    /// process and id. With this number, the activities of all calls can be numbered from 0.
     pub before: u64,
 }
 
-/// A process: the index of its member (0 if the profile is not merged) and its id in that member,
-/// because members may have processes with the same id.
+/// A process: the index of its member (merged profile; 0 if the profile is not merged), and its id
+/// in that member. Processes of different members may have the same id.
 pub type Whose = (usize, PartId);
 
 #[derive(Debug, Default)]
@@ -65,7 +65,8 @@ pub struct Ids<'a> {
     trace: &'a Activities,
     processes: Vec<Option<PartId>>,
     registry: Registry,
-    /// For each category: whether its activities are on a device.
+    /// For each category: whether its activities are on a device; `None` if the category alone does
+    /// not tell.
     on_device: HashMap<NameId, Option<bool>>,
 }
 
@@ -97,8 +98,8 @@ impl<'a> Ids<'a> {
         Some(((self.trace.member, process?), id))
     }
 
-    /// Returns whether activities of the category are on a device; `None` if the category has no
-    /// published meaning.
+    /// Returns whether activities of the category are on a device; `None` if the category alone
+    /// does not tell.
     fn is_on_device(&mut self, category: NameId) -> Option<bool> {
         let (trace, registry) = (self.trace, &self.registry);
         *self.on_device.entry(category).or_insert_with(|| {
@@ -111,7 +112,7 @@ impl<'a> Ids<'a> {
 }
 
 impl Launches {
-    /// Reads the activities and, if one has the id of an op, the pages of the profile.
+    /// Reads the activities and, if any of them has the id of an op, the pages of the profile.
     pub fn read(profile: &Profile, traces: &[Activities]) -> Result<Self> {
         let mut launched: HashMap<(Whose, u64), u32> = HashMap::new();
         for trace in traces {
@@ -148,7 +149,7 @@ impl Launches {
                 }
             }
         }
-        // A fixed order, so that the same profile gives the same exported file.
+        // The order is fixed, so that the same profile gives the same exported file.
         let mut all: Vec<_> = by_id.iter_mut().collect();
         all.sort_unstable_by_key(|(of, _)| **of);
         let mut before = 0;

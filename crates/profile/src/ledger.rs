@@ -1,6 +1,7 @@
-//! The ledger of a process: a copy of its row in the pool's process table, which remains when the
-//! pool is deleted. It is the file `ledger.json` in the process's part. A ledger in the directory
-//! of the profile itself has the losses outside of recorded processes.
+//! The ledger of a process: a copy of its row in the process table of the pool (shared memory with
+//! the records). The copy remains when the pool is deleted. The ledger is the file `ledger.json` in
+//! the process's part (directory). A ledger in the directory of the profile itself contains the
+//! losses that belong to no recorded process.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::safe_dir::Dir;
 
 /// Name of a ledger.
 pub const LEDGER_NAME: &str = "ledger.json";
-/// Maximum size of a ledger in bytes. Those that we write take a few KiB.
+/// Maximum size of a ledger in bytes. The ledgers that we write take a few KiB.
 const MOST_BYTES: u64 = 1 << 22;
 /// The version of the ledger.
 pub const LEDGER_SCHEMA: &str = "counterpoint.ledger/1";
@@ -44,9 +45,9 @@ pub struct Ledger {
 pub struct LossCount {
     /// The loss's name, or `loss_N` for a number that this version does not know.
     pub name: String,
-    /// Number of occurrences. [`Loss::help`] says what an occurrence is.
+    /// Number of occurrences. [`Loss::help`] says what counts as one occurrence.
     pub count: u64,
-    /// Error number of the first occurrence, if there was one.
+    /// Error number of the first occurrence, if it had one.
     pub errno: Option<i32>,
 }
 
@@ -61,7 +62,7 @@ impl LossCount {
         Loss::ALL.iter().copied().find(|loss| loss.name() == self.name)
     }
 
-    /// Returns how serious the loss is. An unknown loss may distort numbers.
+    /// Returns how serious the loss is. An unknown loss counts as [`Severity::Distorted`].
     pub fn severity(&self) -> Severity {
         self.loss().map_or(Severity::Distorted, Loss::severity)
     }
@@ -72,11 +73,12 @@ impl LossCount {
     }
 }
 
-/// Adds up counts of the same loss, in the order of the table of losses. A loss keeps its first
-/// error number, and counts of 0 are left out.
+/// Adds up the counts of each loss, and sorts them by the losses' numbers; unknown losses come
+/// last. A loss keeps its first error number, and counts of 0 are left out.
 pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<LossCount> {
     let mut merged: Vec<LossCount> = Vec::new();
-    // `places` is a map, because a damaged ledger may contain very many names.
+    // `places` is a map, because a linear search would be slow if a damaged ledger contained very
+    // many names.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for one in all.into_iter().filter(|one| one.count > 0) {
         match places.get(one.name.as_str()) {
@@ -95,8 +97,9 @@ pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<Los
     merged
 }
 
-/// Writes losses of the run as a whole that a reader could not find by itself. The profile must
-/// have no passes, and no ledger of the run yet.
+/// Writes losses that a reader of the profile could not find by itself to a ledger in `dir` (a
+/// profile or one of its parts). The profile must be one without passes, and `dir` must not contain
+/// a ledger yet.
 ///
 /// # Errors
 /// Fails if the profile is not writable.
@@ -127,7 +130,8 @@ impl Ledger {
         }
     }
 
-    /// Adds a second row of the same process, which exists if the process table was full.
+    /// Adds a second row of the same process. A process has a second row if the process table was
+    /// full.
     pub(crate) fn add(&mut self, other: &Self) {
         self.threads = self.threads.max(other.threads);
         self.calls = self.calls.saturating_add(other.calls);

@@ -1,4 +1,5 @@
-//! Reads what is still in the pool: pages, counts of loops and calls, and the process table.
+//! Reads what is still in the pool (shared memory with the records): pages, counts of loops and
+//! calls, and the process table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,10 +16,11 @@ use crate::live::{ProcessId, boot_id};
 use crate::loops::{self, LoopRun};
 use crate::manifest::Manifest;
 
-/// The largest number of parts for events of plugins of one generation of a process.
+/// The largest number of parts that one generation of a process can have for its plugins' events.
 pub const PLUGIN_PARTS: u32 = 1 << 14;
 
-/// One generation of a process of a run. Its part is `processes/PID-START-GENERATION`.
+/// One generation of a process of a run; `exec` begins a new generation. Its part is
+/// `processes/PID-START-GENERATION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId {
     /// Start time in clock ticks since boot. It is the first field, so that parts are sorted by
@@ -47,8 +49,8 @@ impl PartId {
     }
 
     /// Returns the id of a part for events of profiler plugins in this process. `number`
-    /// distinguishes several such parts. They are sorted after the parts that the process itself
-    /// made.
+    /// distinguishes several such parts. Such parts are sorted after the parts that the process
+    /// itself made.
     pub fn of_plugins(self, number: u32) -> Self {
         let after = self.generation.saturating_mul(PLUGIN_PARTS).saturating_add(number);
         Self { generation: FIRST_PLUGIN_GENERATION.saturating_add(after), ..self }
@@ -59,8 +61,8 @@ impl PartId {
         self.generation >= FIRST_PLUGIN_GENERATION
     }
 
-    /// Returns the part of the process whose plugins handed over these events; `None` for other
-    /// parts.
+    /// Returns the part of the process whose plugins handed over the events of this part; `None`
+    /// for other parts.
     pub fn owner(self) -> Option<Self> {
         let after = self.generation.checked_sub(FIRST_PLUGIN_GENERATION)?;
         Some(Self { generation: after / PLUGIN_PARTS, ..self })
@@ -71,7 +73,8 @@ impl PartId {
         Some(self.generation.checked_sub(FIRST_PLUGIN_GENERATION)? % PLUGIN_PARTS)
     }
 
-    /// Returns the owner of a part for events of plugins, else this part.
+    /// For a part with the events of plugins, returns the part of their process; else returns this
+    /// part.
     pub fn of_process(self) -> Self {
         self.owner().unwrap_or(self)
     }
@@ -91,14 +94,14 @@ impl PartId {
     }
 }
 
-/// A claimed page with a valid header.
+/// A page with a valid header that a thread has claimed in the pool.
 #[derive(Debug)]
 pub(crate) struct LeftPage {
     /// The page's number in the pool.
     pub number: usize,
     pub header: PageHeader,
-    /// A copy of the page's bytes, because a live process may continue to write. `None` if the
-    /// process is dead or has ended its recording session.
+    /// A copy of the page's bytes, because a live process may continue to write to the page. `None`
+    /// if the process is dead or has ended its recording session.
     pub copy: Option<Vec<u8>>,
 }
 
@@ -111,7 +114,7 @@ pub(crate) struct Leftovers {
     /// Tables of counts of calls.
     pub tables: Vec<LeftTable>,
     pub ledgers: BTreeMap<PartId, Ledger>,
-    /// Losses outside of recorded processes.
+    /// The losses that belong to no recorded process.
     pub run_ledger: Ledger,
     alive: BTreeMap<ProcessId, u32>,
 }
@@ -121,7 +124,7 @@ impl Leftovers {
         let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
         let mut ledgers = BTreeMap::new();
         let mut rows = BTreeMap::new();
-        // Parts of live processes whose recording sessions have ended.
+        // Parts of processes that have ended their recording sessions.
         let mut left = BTreeSet::new();
         // The last generation of a process may be alive; `exec` has ended the others.
         let mut newest: BTreeMap<ProcessId, u32> = BTreeMap::new();
@@ -159,7 +162,7 @@ impl Leftovers {
                     ledger.losses = merge_losses(ledger.losses.iter().chain([&torn]));
                 }
             }
-            // No copy is needed of bytes that do not change any more.
+            // Bytes that do not change any more need no copy.
             if let Some(page) = pages.last_mut()
                 && page.number == number
                 && (!same_boot
@@ -222,7 +225,8 @@ pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes>
             return Ok(Ok((header, bytes)));
         }
     }
-    // The page was restarted in all sixteen attempts. Its owner flushes it each time, so the
-    // records are in the file.
+    // In each of the sixteen attempts, the page was cleared or reused between the two readings. A
+    // page's records are appended to a file of the profile before the page is cleared, so they are
+    // not needed here.
     Ok(Err(PageError::NoMagic))
 }

@@ -1,5 +1,5 @@
 //! Opens a profile directory and turns raw pages into columns: batches of Arrow arrays for code
-//! that writes tables, or vectors that are reused for code that must be fast.
+//! that writes tables, or reused vectors for code that must be fast.
 //!
 //! ```text
 //!  manifest.json ───────────────► Manifest ─┐

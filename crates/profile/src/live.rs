@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// A process since the machine was booted. Ids are used again, but not with the same start time.
+/// Identifies a process within one boot of the machine. The kernel uses process ids again, but not
+/// with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: u32,
@@ -15,7 +16,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Returns the process that currently has this id.
+    /// Returns the process whose process id is currently `pid`.
     pub fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, start_time: Stat::read(pid)?.start_time })
     }
@@ -25,8 +26,9 @@ impl ProcessId {
         Self::of(std::process::id())
     }
 
-    /// Whether the process is running or stopped. A zombie is not alive, because it does not write
-    /// any more. Processes in another PID namespace cannot be seen, and count as not alive.
+    /// Whether the process still exists and is not a zombie. A zombie is not alive, because it does
+    /// not write any more. A process that is not visible in the caller's PID namespace counts as
+    /// not alive.
     pub fn is_alive(self) -> bool {
         Stat::read(self.pid).is_some_and(|s| s.start_time == self.start_time && !s.zombie)
     }
@@ -43,8 +45,8 @@ impl Stat {
         Self::parse(&read_small(&format!("/proc/{pid}/stat"))?)
     }
 
-    /// Parses the line (proc_pid_stat(5)) without allocating. The second field is a name in
-    /// parentheses that may contain any characters.
+    /// Parses the line of `/proc/PID/stat` (proc_pid_stat(5)) without allocating. The second field
+    /// is a name in parentheses that may contain any characters.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let name_ends = line.iter().rposition(|byte| *byte == b')')?;
         let mut fields = str::from_utf8(&line[name_ends + 1..]).ok()?.split_ascii_whitespace();
@@ -68,7 +70,7 @@ pub fn boot_id() -> String {
     KNOWN.get_or_init(look).clone()
 }
 
-/// Reads a file of the kernel, which states no size for such files.
+/// Reads a small file below `/proc`. The kernel states no size for such files.
 fn read_small(path: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1024);
     File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).ok()?;

@@ -20,9 +20,10 @@ use crate::ledger::LossCount;
 pub struct Loops {
     /// Modules, ordered by process and by their registration.
     pub modules: Vec<LoopModule>,
-    /// Rows, ordered by process and by the start of their runs of pages.
+    /// Rows, ordered by process and by when their runs (a thread's contiguous pages in the pool)
+    /// began.
     pub rows: Vec<LoopRow>,
-    /// Records of mode log. Those of one thread and module are in the order in which they were
+    /// Records of mode log. Events of one thread and module are in the order in which they were
     /// made.
     pub events: Vec<LoopEvent>,
     /// The damage that was found.
@@ -38,13 +39,13 @@ pub struct LoopModule {
     pub process: usize,
     /// The module's number in the process.
     pub number: u32,
-    /// Identity of the instrumented text and its side table.
+    /// Identity of the instrumented text (LLVM IR) and its side table.
     pub id: [u8; 16],
     /// The mode: 0 sampled, 1 timed, 2 count, 3 log.
     pub mode: u32,
-    /// Number of ids of the module.
+    /// Number of ids of the module; each function and each loop has one.
     pub ids: u32,
-    /// The side table, if it is embedded in the module.
+    /// The side table (JSON about the functions and loops), if it is embedded in the module.
     pub table: Option<String>,
     /// The path of the executable or shared object that contains the module; `None` for code from a
     /// JIT.
@@ -52,9 +53,10 @@ pub struct LoopModule {
     /// If the module is in a library of IREE: the id of the library's first export. The names of
     /// the library's exports are those of the module's functions.
     pub export: Option<u32>,
-    /// Number of ticks in a second; NaN if unknown.
+    /// Number of ticks of the loops' clock in a second; NaN if unknown.
     pub ticks_per_second: f64,
-    /// Mode sampled: number of hits of each id and thread that were timed before the random ones.
+    /// Mode sampled: number of hits (entries) that each thread times for each id before hits are
+    /// chosen at random.
     pub first: u32,
     /// Mode sampled: the gap from one random hit to the next is 1 + (random & this mask).
     pub gap_mask: u32,
@@ -66,8 +68,8 @@ pub struct LoopModule {
     pub code: Option<LoopCode>,
 }
 
-/// Where the machine code of a module is. Addresses are those of the module's ELF file, or in the
-/// memory of the process for code without a file.
+/// Where the machine code of a module is. Addresses are those of the module's ELF file. For code
+/// without a file, they are addresses in the memory of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopCode {
     /// The address of the module's descriptor.
@@ -85,7 +87,7 @@ pub struct LoopCode {
     /// The pieces of code that the copy contains one after the other: first address and number of
     /// bytes. Empty if the copy is the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
-    /// The functions in libraries that code without a file calls.
+    /// For code without a file: the library functions that the code calls.
     pub callees: Vec<Callee>,
 }
 
@@ -99,7 +101,8 @@ pub struct HitCost {
     pub timed: f64,
     /// The total time of an empty hit that is only counted.
     pub counted: f64,
-    /// The additional time for reading counters, which is outside of the hit's own time.
+    /// The additional time for reading counters, which is not part of the time measured for the
+    /// hit.
     pub reading: f64,
 }
 
@@ -110,7 +113,7 @@ pub struct LoopRow {
     pub module: usize,
     /// Index of the thread in the process, if the profile knows the thread.
     pub thread: Option<usize>,
-    /// The kernel's id of the thread.
+    /// The operating system's id of the thread.
     pub tid: u32,
     /// The id of the function or loop.
     pub id: u32,
@@ -124,8 +127,8 @@ pub struct LoopRow {
     pub ticks: u64,
     /// Sum of the squares of the times in `ticks`.
     pub squares: u128,
-    /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside. Mode
-    /// sampled: the longest time in `ticks`; 0 if unknown.
+    /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside this
+    /// one. Mode sampled: the longest time in `ticks`; 0 if unknown.
     pub child_ticks: u64,
     /// Sum of the iterations of the hits in `iterated`.
     pub iterations: u64,
@@ -142,11 +145,11 @@ pub struct LoopRow {
     /// What the hits in `counted` added to each counter of the process's pass; empty if no counters
     /// were read.
     pub counters: Vec<u64>,
-    /// The iterations of single hits, if they were kept.
+    /// Statistics of the iterations per hit, if they were kept.
     pub trips: Option<LoopTrips>,
 }
 
-/// The iterations of single hits.
+/// Statistics of the iterations per hit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopTrips {
     /// The smallest number of iterations of a hit.
@@ -156,9 +159,10 @@ pub struct LoopTrips {
     /// Mode sampled: the sum of the iterations of the hits that ended before the first randomly
     /// chosen hit began.
     pub first: u64,
-    /// A histogram of the hits by their numbers of iterations. Bucket 0 counts the hits with 0
-    /// iterations, and bucket `b` those with 2^(b-1) to 2^b - 1. The 64th bucket has no upper end.
-    /// Empty without `run --loops=trips`.
+    /// A histogram of the hits by their numbers of iterations; if there is a single bucket, it
+    /// counts all hits. Otherwise, bucket 0 counts the hits with 0 iterations, and bucket `b` those
+    /// with 2^(b-1) to 2^b - 1. The last bucket (63) has no upper limit. Empty without `run
+    /// --loops=trips`.
     pub buckets: Vec<u64>,
 }
 
@@ -167,14 +171,14 @@ pub struct LoopTrips {
 pub struct LoopEvent {
     /// Index of the module in [`Loops::modules`].
     pub module: usize,
-    /// The kernel's id of the thread.
+    /// The operating system's id of the thread.
     pub tid: u32,
     /// The id of the function or loop.
     pub id: u32,
     pub end: bool,
-    /// The return address of the call to the runtime's handler. For a module in a file, it is the
-    /// ELF virtual address, relative to where the object is loaded; otherwise, it is the address in
-    /// memory.
+    /// The return address of the call to the runtime's handler. For a module in a file, this field
+    /// is the ELF virtual address, relative to where the object is loaded; otherwise, the address
+    /// in memory.
     pub address: u64,
     /// The time of the event in ticks.
     pub ticks: u64,

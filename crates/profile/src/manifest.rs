@@ -6,8 +6,8 @@
 //!                           pool = null ◄── pool_collected ┘
 //! ```
 //!
-//! `env` and `session` write the manifest themselves. Under `run`, the child process writes it
-//! before it executes the program (`announce.rs`), and `run` writes it again at the end.
+//! The commands `env` and `session` write the manifest themselves. Under `run`, the child process
+//! writes it before it executes the program (`announce.rs`), and `run` writes it again at the end.
 //!
 //! The manifest is replaced as a whole (temporary file, then rename), so a reader sees either the
 //! old or the new one. `docs/schema.md` describes the fields.
@@ -30,7 +30,7 @@ pub use announce::Announcement;
 
 /// Name of the manifest in a profile directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
-/// Maximum size of a manifest in bytes. Those that we write take a few KiB.
+/// Maximum size of a manifest in bytes. The manifests that we write take a few KiB.
 const MOST_BYTES: u64 = 1 << 24;
 /// The version of the manifest.
 pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
@@ -67,26 +67,28 @@ pub struct Manifest {
     pub command: Vec<String>,
     /// Directory in which the program was started.
     pub working_directory: String,
-    /// The environment, for people: for example a container or a virtual machine.
+    /// A description of the environment for the reader, for example that it is a container or a
+    /// virtual machine.
     pub environment: Option<String>,
-    /// The clock of the ticks.
+    /// The clock from which the recorded ticks were read.
     pub clock: Clock,
-    /// The counters in the order of the run. Those of a group are adjacent.
+    /// The counters of the recording, in the order of their indices. Counters of the same group are
+    /// adjacent.
     pub counters: Vec<CounterInfo>,
     /// Metrics that the user requested, checked against the counters.
     pub metrics: Vec<MetricInfo>,
     /// Number of passes; 0 for a single recording. A pass is a run of the program with other
     /// counters, stored as a profile in `passes/1`, `passes/2` and so on.
     pub passes: u32,
-    /// The names of the profiles that were merged into this one. They are stored in `merged/1`,
-    /// `merged/2` and so on.
+    /// The names of the profiles that were merged into this one. The merged profiles are stored in
+    /// `merged/1`, `merged/2` and so on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
     /// Whether the counters may be multiplexed on the PMU (`run --multiplex`). If so, reports show
     /// estimates for counters that counted only part of the time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
-    /// The part of each thread's processor time that recording was allowed to take (`run
+    /// The share of each thread's processor time that recording was allowed to take (`run
     /// --budget`), from 0 to 1. With a budget, only some calls are timed. Absent if every call was
     /// to be recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,14 +105,14 @@ pub struct Manifest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_cpu_ns: Option<u64>,
     /// The rank of the processes in a distributed job, from `run --rank` or the launcher of `run`.
-    /// A process whose own launcher gives a rank has that one.
+    /// A process whose own launcher gives it a rank has that rank instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// The number of ranks of the job; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u32>,
-    /// The name that the launcher of `run` gave the job, if any. A process whose own launcher gives
-    /// a name has that one.
+    /// The name that the launcher of `run` gave the job, if any. A process whose own launcher names
+    /// the job has that name instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_name: Option<String>,
     /// The labels that the user gave the run (`run --label`), by key.
@@ -132,7 +134,8 @@ pub struct Manifest {
     pub plugin_ids: bool,
     /// The path of the pool; `null` after it was collected.
     pub pool: Option<PathBuf>,
-    /// Whether everything in the pool is also in the profile, so that it only has to be deleted.
+    /// Whether everything in the pool is also in the profile, so that the pool only has to be
+    /// deleted.
     pub pool_collected: bool,
     /// Processes that keep the recording open while they are alive, such as `run` itself and the
     /// program that it started.
@@ -150,7 +153,7 @@ pub struct Manifest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SwitchCost {
-    /// Number of switches with counters, and also of those without.
+    /// Number of switches that were measured with counters; as many were measured without counters.
     pub switches: u64,
     /// The median cost of a switch without counters.
     pub bare_ns: f64,
@@ -170,23 +173,24 @@ pub enum Origin {
     /// `counterpoint env`. The recording stays open for programs that are started by hand, until it
     /// is closed.
     Env,
-    /// The variables of IREE's original call hook (`docs/hook.md`). The recording ends with the
-    /// process that had these variables, and its children.
+    /// The recording was requested with the environment variables of IREE's original call hook
+    /// (`docs/hook.md`). The recording ends when the process that had these variables and its
+    /// children have ended.
     Hook,
     /// A session that a program begins and ends itself (`counterpoint session`). The recording also
-    /// ends with the program.
+    /// ends when the program ends.
     Session,
     /// `counterpoint trace import`: the calls come from another program's trace.
     Import,
 }
 
-/// One of the two programs of a series.
+/// A program of a series of runs: A, or B if the series compares two programs.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The program after `--`, also in a series with one program.
+    /// The program after `--`, which is the only program of a series without `--against`.
     #[default]
     A,
     /// The program that `--against` names.
@@ -202,7 +206,7 @@ impl Side {
         }
     }
 
-    /// Returns the name of the side's directory in a round.
+    /// Returns the name of the directory for this side's profile, in the directory of a round.
     pub fn directory(self) -> &'static str {
         match self {
             Self::A => "a",
@@ -285,9 +289,10 @@ pub struct CounterInfo {
     pub name: String,
     /// `count`, `ns`, `bytes`, `cycles`, `J` or `other`.
     pub unit: String,
-    /// The number of the group with which the counter was read, from 0.
+    /// The number, from 0, of the counter's group; the counters of a group are read together.
     pub group: u16,
-    /// Whether the values come from a test script. The times then have nothing to do with CPUs.
+    /// Whether a script that the user typed in gives the counter's values. The script then also
+    /// gives the times for which the counter's group was enabled and running.
     #[serde(default)]
     pub simulated: bool,
     /// The pass in which the counter was counted, from 1; `null` or absent without passes.
@@ -315,7 +320,7 @@ impl CounterInfo {
     }
 }
 
-/// A metric as the manifest lists it, for [`model::Metric::of`].
+/// A metric as the manifest lists it; [`model::Metric::of`] parses the expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MetricInfo {
@@ -384,7 +389,7 @@ impl Manifest {
         Self { schema: MANIFEST_SCHEMA.to_owned(), ..Self::default() }
     }
 
-    /// Returns the place in a distributed job.
+    /// Returns the rank and the number of ranks of the distributed job; `None` without a rank.
     pub fn job(&self) -> Option<Job> {
         let rank = self.rank?;
         Some(Job { rank, size: self.world_size.filter(|size| *size > rank) })
@@ -393,7 +398,8 @@ impl Manifest {
     /// Reads the manifest of the profile in `dir`.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or is not a manifest of this schema version.
+    /// Fails if the file cannot be read, is not a manifest of this schema version, or lists too
+    /// many counters.
     pub fn read(dir: &Path) -> Result<Self> {
         match Dir::open(dir) {
             Ok(opened) => Self::read_in(&opened),
@@ -450,7 +456,8 @@ impl Manifest {
     }
 }
 
-/// Writes `value` as JSON. An existing file is replaced.
+/// Writes `value` as JSON. Writes `value` as JSON to the file `name` in `dir`, and replaces an
+/// existing file.
 pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Result<()> {
     dir.replace(name, &json_of(dir, name, value)?)
 }

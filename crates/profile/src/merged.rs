@@ -94,16 +94,17 @@ pub enum AlignedBy {
     /// The member has the profile's clock, in the same boot of the same machine. No conversion is
     /// needed.
     SameClock,
-    /// By `CLOCK_MONOTONIC` in the snapshots of both members, from the same boot of the same
-    /// machine.
+    /// The times were converted with the values of `CLOCK_MONOTONIC` in the snapshots of both
+    /// members, which are from the same boot of the same machine.
     Monotonic,
-    /// By `CLOCK_REALTIME` in the snapshots of both members.
+    /// The times were converted with the values of `CLOCK_REALTIME` in the snapshots of both
+    /// members.
     Realtime,
 }
 
 /// Combines the counters of several recordings. Also returns, for each recording, the index of each
-/// of its counters in the result. `None` if there are too many counters, if their orders contradict
-/// each other, or if different counters have the same name.
+/// of its counters in the result. Returns `None` if there are too many counters, if two recordings
+/// list the same counters in different orders, or if different counters have the same name.
 pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>>)> {
     let mut groups: Vec<Vec<CounterInfo>> = Vec::new();
     for counters in all {
@@ -145,8 +146,8 @@ fn has_common(a: &[CounterInfo], b: &[CounterInfo]) -> bool {
     a.iter().any(|counter| b.iter().any(|other| is_same(counter, other)))
 }
 
-/// Returns the counters of both groups, in an order that contradicts neither; `None` if there is
-/// none.
+/// Returns the counters of both groups, in an order that contradicts neither; `None` if there is no
+/// such order.
 fn weave(known: &[CounterInfo], more: &[CounterInfo]) -> Option<Vec<CounterInfo>> {
     let (mut all, mut from) = (known.to_vec(), 0);
     for counter in more {

@@ -1,9 +1,10 @@
 //! Defines ops: what reports show as one function or op, however often a program loaded it.
 //!
-//! An export id belongs to one process. The same function in another process, or in a module that
-//! was loaded again, has another id but is the same op. Two exports are the same op if all that is
-//! known about them is equal: the fields of [`Op`] and the description of the host. So functions
-//! with equal names in two models usually differ.
+//! An export id is the number that a recorder gave to a function or op of its process, and is valid
+//! only for this process. The same function in another process, or in a module that was loaded
+//! again, may have another id but is the same op. Two exports are the same op if all that is known
+//! about them is equal: the fields of [`Op`] and the description of the host. So functions of two
+//! models usually are different ops, even if their names are equal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use record::meta::{Export, Library, OpExport, Role};
 /// Index of an op in [`Ops`].
 pub type OpId = u32;
 
-/// To what the calls of a process may refer: its hosts with their numbers, its libraries, and the
-/// exports of its hosts.
+/// What the calls of a process may refer to: the process's hosts with their numbers, its libraries,
+/// and the exports of its hosts.
 pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,7 +32,7 @@ pub struct Op {
     pub source_path: String,
     /// Source line, 0 if unknown.
     pub source_line: u32,
-    /// The role of the op's calls.
+    /// The role of the op's calls: for example, each call is a workgroup or a whole op.
     pub role: Role,
     /// Types and shapes of the op's tensor arguments; see [`OpExport::arguments`].
     pub arguments: String,
@@ -103,8 +104,8 @@ impl Op {
         self.shown.as_deref().unwrap_or(&self.name)
     }
 
-    /// Returns whether a pattern matches the op's name, recorded or readable, or the name with the
-    /// role: `aten::mm (task)`.
+    /// Returns whether `glob` matches the op's recorded name, its demangled name, or the shown name
+    /// with the role: `aten::mm (task)`.
     pub fn is_called(&self, glob: &str) -> bool {
         let with_role = || match self.role {
             Role::Workgroup | Role::Op => None,
@@ -142,8 +143,8 @@ pub struct Ops {
     rows: Vec<OpId>,
 }
 
-/// The ops of a process's exports. Recorders number exports from 0, so most are in `list`, which is
-/// read for every call.
+/// The ops of a process's exports. The op of an export is looked up for every call. Most lookups
+/// are fast, because recorders number exports from 0, and `list` is indexed by this number.
 #[derive(Clone, Debug, Default)]
 struct Exports {
     list: Vec<Option<OpId>>,
@@ -151,8 +152,8 @@ struct Exports {
 }
 
 impl Exports {
-    /// The list has at most this many places for each export. Exports with higher numbers are in
-    /// `beyond`.
+    /// The length of `list` is at most this many times the number of exports. Exports with higher
+    /// numbers are in `beyond`.
     const SPARSEST: usize = 4;
 
     fn new(all: &[(u32, OpId)]) -> Self {
@@ -242,7 +243,7 @@ impl Ops {
         self.by_export.get(process)?.get(export)
     }
 
-    /// Returns the op whose table row contains this op: itself, or the first of the ops in the row.
+    /// Returns the first of the ops that share this op's table row, which may be the op itself.
     pub fn row_of(&self, op: OpId) -> OpId {
         self.rows.get(op as usize).copied().unwrap_or(op)
     }
@@ -259,7 +260,7 @@ impl Ops {
     }
 
     /// Returns the distinct descriptions of hosts. [`Op::host`] is an index in this list. The first
-    /// one is an unknown host.
+    /// description is that of an unknown host.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
@@ -323,7 +324,7 @@ mod tests {
         let exports = Exports::new(&all[..4]);
         let found = [0, 1, 2, 14, 15, 16, 17, u32::MAX].map(|export| exports.get(export));
         assert_eq!(found, [Some(7), None, Some(8), None, Some(9), Some(10), None, None]);
-        // The last entry for an export is used.
+        // If an export has several entries, the last one is used.
         let exports = Exports::new(&all);
         assert_eq!([2, 16, u32::MAX].map(|e| exports.get(e)), [Some(12), Some(10), Some(11)]);
         assert_eq!(exports.list.len(), 17);

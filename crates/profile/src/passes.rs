@@ -1,4 +1,4 @@
-//! Defines profiles of several passes: runs of the same program with other counters.
+//! Defines profiles of several passes: runs of the same program with different counters.
 //!
 //! ```text
 //!  x.cpt/manifest.json   passes = 2
@@ -28,8 +28,8 @@ pub fn pass_dir(dir: &Path, number: u32) -> PathBuf {
     dir.join(PASSES_NAME).join(number.to_string())
 }
 
-/// Returns the counters of all passes, in the order of a profile; `None` if there are too many, or
-/// if their groups cannot be renumbered.
+/// Returns the counters of all passes, in the order in which a profile lists them; `None` if there
+/// are too many, or if their groups cannot be renumbered.
 pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     let mut all: Vec<CounterInfo> = Vec::new();
     for (number, counters) in (1u32..).zip(passes) {
@@ -49,7 +49,8 @@ pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     (all.len() <= MAX_COUNTERS).then_some(all)
 }
 
-/// Returns whether the error means that `run` was killed before the pass was ready.
+/// Returns whether the error is one that occurs if `run` was killed before the pass was ready: the
+/// profile is missing or not valid.
 pub(crate) fn is_not_begun(error: &Error) -> bool {
     error.is_not_found() || matches!(error.kind(), ErrorKind::NotAProfile(_))
 }

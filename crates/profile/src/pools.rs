@@ -1,18 +1,20 @@
-//! Decides where pools are made, and which of the pools belong to a profile.
+//! Decides where pools (the files to which the threads of a run write events) are made, and which
+//! of the pools belong to a profile.
 //!
 //! ```text
 //!  /dev/shm/counterpoint-UID-PID-TIME/pool            (or /run/user/UID, $XDG_RUNTIME_DIR)
 //!  x.cpt/pool/pool                                     where there is no memory file system
 //! ```
 //!
-//! Anybody may have written a manifest with a path of a pool. So the path must have one of these
-//! forms. The pool's directory and file must belong to the user of the profile's directory or to
-//! the caller, and must not be links, and the file must be a pool with the profile's id. Then the
-//! pool is read.
+//! A manifest contains the path of a pool, but anybody may have written the manifest. So the path
+//! must have one of the forms above. The pool's directory and file must not be links, and must
+//! belong to the caller or to the owner of the profile's directory. The file must be a pool with
+//! the profile's id. Only if all this holds is the pool read.
 //!
-//! Moving its data to the profile and deleting the pool needs more: the pool must belong to the
-//! caller, and must be inside of the profile or name this directory as its profile. A copy of a
-//! profile has the same id, but does not change the pool.
+//! There are more conditions for moving the pool's data to the profile and deleting the pool. The
+//! pool must belong to the caller. It must be inside of the profile, or its header must name the
+//! profile's directory. So collecting a copy of a profile does not change the pool, although the
+//! copy has the same id.
 
 mod orphans;
 
@@ -36,10 +38,10 @@ pub const POOL_NAME: &str = "pool";
 pub const SHARED_MEMORY: &str = "/dev/shm";
 /// The beginning of the names of pool directories.
 const PREFIX: &str = "counterpoint-";
-/// Links next to a pool: to the library and to the Python package.
+/// The names of the links next to a pool: to the library and to the Python package.
 pub(crate) const LINKS: [&str; 2] = ["libcounterpoint.so", "counterpoint"];
 
-/// Returns the user id of files that this process creates.
+/// Returns the id of the user who owns the files that this process creates.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -78,7 +80,7 @@ pub fn own_directory(path: &Path) -> Option<Dir> {
     directory.stat().is_ok_and(|found| found.st_uid == user()).then_some(directory)
 }
 
-/// Returns the directories in [`places`] with names of pool directories of the caller.
+/// Returns the directories in [`places`] whose names are those of pool directories of the caller.
 pub fn own_directories() -> Vec<PathBuf> {
     let around = places(user()).into_iter().filter_map(|place| Dir::open(&place).ok());
     let in_place = |around: Dir| {
@@ -100,13 +102,14 @@ pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub file: PoolFile,
-    /// Whether the pool belongs to this profile, and not to its original if it is a copy.
+    /// Whether the pool belongs to this profile, and not to another profile that this one is a copy
+    /// of.
     pub is_of_profile: bool,
     pub is_own: bool,
     place: Place,
 }
 
-/// A pool's directory, the directory that contains it, and its name there.
+/// A pool's directory (`inside`), its name, and the directory that contains it (`around`).
 #[derive(Debug)]
 pub(crate) struct Place {
     around: Dir,
@@ -118,7 +121,7 @@ pub(crate) struct Place {
 pub(crate) enum NoPool {
     /// There is no file at the path of the pool.
     Gone,
-    /// The file is not this profile's pool, for this reason.
+    /// The file is not accepted as this profile's pool; the text says why.
     Refused(&'static str),
     /// The pool could not be read.
     Unreadable(io::Error),
@@ -135,8 +138,8 @@ impl From<crate::Error> for NoPool {
     }
 }
 
-/// Splits the path of a pool into the shared directory and the name of the pool's directory in it.
-/// `None` if it does not have the form of our shared paths.
+/// Splits the path of a pool into one of the user's [`places`] and the name of the pool's directory
+/// there. Returns `None` if the path does not have this form.
 fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
     let directory = path.parent().filter(|_| path.file_name() == Some(OsStr::new(POOL_NAME)))?;
     let (around, name) = (directory.parent()?, directory.file_name()?);
@@ -144,7 +147,7 @@ fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
     is_name_of(name, user).then_some((known, name))
 }
 
-/// Returns whether this may be a [`directory_name`] of any user.
+/// Returns whether the name has the form of a [`directory_name`], of any user.
 fn is_given_name(name: &OsStr) -> bool {
     let mut parts =
         name.to_str().and_then(|name| name.strip_prefix(PREFIX)).unwrap_or("").split('-');
@@ -161,7 +164,7 @@ fn is_name_of(name: &OsStr, user: u32) -> bool {
     rest.is_some_and(|rest| !rest.is_empty())
 }
 
-/// Finds the pool of the manifest.
+/// Finds the pool that the manifest names.
 pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
     let Some(path) = &manifest.pool else { return Err(NoPool::Gone) };
     let profile = root.stat()?;
@@ -199,8 +202,9 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
         return Err(NoPool::Refused("it belongs to another profile"));
     }
     let owner = file.owner();
-    // A network file system may show the caller's own profile as another user's. The user in the
-    // pool's header is then wrong in the same way.
+    // On a network file system, the caller's own profile may seem to belong to another user, so a
+    // pool of the caller is accepted, too. The user in the pool's header is then wrong in the same
+    // way, because it is the owner of the profile's directory.
     if found.st_uid != directory.st_uid || !users.contains(&found.st_uid) {
         return Err(NoPool::Refused("it belongs to another user"));
     }
@@ -230,7 +234,7 @@ impl Found {
 
 impl Place {
     /// Deletes the pool and its directory. The links are deleted before the pool. So if the
-    /// deletion is interrupted, a directory without a pool is empty.
+    /// deletion is interrupted after the pool was deleted, the directory is empty.
     pub fn remove(&self) -> io::Result<()> {
         for link in LINKS {
             let found = self.inside.look(link);

@@ -1,8 +1,9 @@
 //! Opens a profile: finds its processes, their threads, and the location of each page.
 //!
-//! Opening a profile reads the files of pages, to find the complete pages and the damage between
-//! them. Records are decoded later, page by page ([`crate::visit`]). The pool is read before the
-//! files. So a page that is flushed meanwhile is found twice, and not missed.
+//! Opening a profile reads the files that contain pages, to find the complete pages and the damage
+//! between them. Records are decoded later, page by page ([`crate::visit`]). The pool is read
+//! before the files. So a page that is moved from the pool to a file meanwhile is found twice,
+//! rather than missed.
 //!
 //! above 600 lines: many of them are the documented fields of a profile and of a process.
 
@@ -72,66 +73,75 @@ pub struct Profile {
     pub tracks: Vec<Tracks>,
     /// The profiles that were merged into this one.
     pub members: Vec<Member>,
-    /// Losses of the run as a whole and of tracks. Those of a process are in the process.
+    /// Losses that belong to no process, such as those of time series. Those of a process are in
+    /// [`Process::losses`].
     pub losses: Vec<LossCount>,
-    /// For each thread of each process, a moment in ticks: calls that began before it are left
-    /// out. Empty by default.
+    /// For each process and each of its threads, a moment in ticks: calls that began before this
+    /// moment are left out. Empty by default.
     pub(crate) left_out: Vec<Vec<u64>>,
     pub(crate) root: Dir,
-    /// The directories that may have activities, each with the index of its member.
+    /// The directories of the recordings, which may contain activities. Each directory has the
+    /// index of its recording in [`Profile::members`] (0 if there are none).
     pub(crate) roots: Vec<(usize, Dir)>,
-    /// The pool of each pass.
+    /// The pool of each recorded pass; one entry if the profile has no passes, and none if it is
+    /// merged.
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
 
-/// One generation of a process. An `exec` begins another one.
+/// A process from its start or an `exec` to its end or the next `exec` (a *generation*).
 #[derive(Debug)]
 pub struct Process {
-    /// The process's identity, which also names its part.
+    /// The process's identity, which also names its part (the directory with its files).
     pub id: PartId,
     /// The process's own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
-    /// The process's hosts, each with the number by which libraries refer to it: at most
-    /// [`MOST_HOSTS`].
+    /// The process's hosts (the runtimes whose calls are recorded), each with the number by which
+    /// libraries refer to it: at most [`MOST_HOSTS`].
     pub hosts: Vec<(u8, Host)>,
-    /// The process's executable libraries, and the machines of its hosts.
+    /// The process's executable libraries, and the virtual machines of its hosts.
     pub libraries: Vec<Library>,
-    /// Exports that are not functions of a library, such as ops.
+    /// The exports (things whose calls are recorded) that are not functions of a library, such as
+    /// ops.
     pub op_exports: Vec<OpExport>,
-    /// The meaning of the process's values, except keys with a fixed meaning ([`record::page`]).
+    /// The meanings of the keys under which calls have values, except keys with a fixed meaning
+    /// ([`record::page`]).
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
-    /// The cost of probes, for each calibrated thread and set of counters.
+    /// The cost of probes (recordings of empty calls), for each calibrated thread and set of
+    /// counters.
     pub calibrations: Vec<Calibration>,
-    /// The steps of the process's clock, if known.
+    /// The steps by which the process's clock advances, if known.
     pub clock_steps: Option<Granularity>,
-    /// The times of brackets. The last entry of a thread and set of counters is the valid one.
+    /// The times of brackets (the recorder's work before and after a call). If there are several
+    /// entries for the same thread and set of counters, the last one is valid.
     pub brackets: Vec<Brackets>,
-    /// The times that the host itself needed to announce ops, before and after the ops. The last
-    /// entry of a thread is the valid one.
+    /// The times that the host itself needed to announce ops to the recorder, before and after the
+    /// ops. If there are several entries for a thread, the last one is valid.
     pub announced: Vec<Brackets>,
-    /// The cost of recording outside of calls and threads, if known.
+    /// What recording cost the process apart from the work at calls, for example when the recorder
+    /// was loaded; `None` if unknown.
     pub cost: Option<ProcessCost>,
     /// The processor time of the process's threads at the end of the process or of the recording
-    /// session. `None` without an orderly end.
+    /// session. `None` if the process did not end in an orderly way.
     pub thread_times: Option<Vec<ThreadCpu>>,
-    /// What it cost to append the last pages of threads; `None` without an orderly end.
+    /// What it cost to append the threads' last pages to the file; `None` if the process did not
+    /// end in an orderly way.
     pub leaving: Option<Leaving>,
     /// In a run with a budget: what recording cost on the threads. See [`crate::counts`].
     pub spent: Vec<ThreadSpent>,
-    /// The process's steps, if a host announced its ops only in some of them. Only [`Steps::steps`]
-    /// and the fields after it are valid here.
+    /// The counts of the program's steps, if a host announced its ops only in some of the steps.
+    /// Only [`Steps::steps`] and the fields after it are valid here.
     pub steps: Option<Steps>,
     pub(crate) counted: Vec<CountedCalls>,
-    /// See [`Manifest::switch_cost`]. In a profile with passes, it is the value of the process's
-    /// pass.
+    /// See [`Manifest::switch_cost`]. In a profile with passes, this is the value from the manifest
+    /// of the process's pass.
     pub switch_cost: Option<SwitchCost>,
     /// The threads, in the order of their numbers.
     pub threads: Vec<Thread>,
     /// Whether the process is running and may still record.
     pub alive: bool,
-    /// The pass of the process, from 0.
+    /// The pass (run of the program) in which the process recorded, from 0.
     pub pass: u32,
     /// Index in [`Profile::members`]; 0 if there are none.
     pub member: usize,
@@ -144,11 +154,11 @@ pub struct Process {
     /// Losses that the process counted, and missing or damaged data in its files. Damage inside of
     /// pages is found when the pages are visited.
     pub losses: Vec<LossCount>,
-    /// The directory of all parts, if it exists.
+    /// The directory that contains the directories of all processes, if it exists.
     parts: Option<Dir>,
 }
 
-/// The largest number of hosts of one process.
+/// The largest number of hosts that are read for one process.
 pub const MOST_HOSTS: usize = 32;
 
 /// One thread that recorded.
@@ -179,11 +189,11 @@ pub(crate) struct PageRef {
 
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// In the part's file of pages, at this offset in bytes.
+    /// In the process's file of pages, at this offset in bytes.
     File(u64),
-    /// In the pool, with this number; its owner is dead.
+    /// In the pool, with this number; the page's process is dead.
     Pool(usize),
-    /// Copied from the pool, because its owner is alive.
+    /// Copied from the pool, because the page's process is alive.
     Copy(Vec<u8>),
 }
 
@@ -191,8 +201,8 @@ impl Profile {
     /// Opens the profile in `dir`, with the content of its pool.
     ///
     /// # Errors
-    /// Fails if `dir` is not a profile of this version or cannot be read. Damage inside is not an
-    /// error: see [`Process::losses`].
+    /// Fails if `dir` is not a profile of this version or cannot be read. Damage in the profile's
+    /// files is no error: see [`Process::losses`].
     pub fn open(dir: &Path) -> Result<Self> {
         let root = match Dir::open(dir) {
             Ok(root) => root,
@@ -220,8 +230,8 @@ impl Profile {
         &self.root
     }
 
-    /// Returns the number of passes, up to the last one that recorded something. It may be lower
-    /// than in the manifest, if a pass failed or `run` was killed.
+    /// Returns the number of passes, up to the last one that recorded something. This number may be
+    /// lower than the one in the manifest, if a pass failed or `run` was killed.
     pub fn passes(&self) -> u32 {
         match self.manifest.passes {
             0 => 0,
@@ -324,7 +334,8 @@ impl Profile {
         merge_losses(self.losses.iter().chain(self.processes.iter().flat_map(|p| &p.losses)))
     }
 
-    /// Returns the number of calls in page headers. In damaged pages, fewer calls can be read.
+    /// Returns the number of calls according to the page headers. If pages are damaged, fewer calls
+    /// can be read.
     pub fn calls(&self) -> u64 {
         self.processes.iter().map(Process::calls).sum()
     }
@@ -364,7 +375,8 @@ fn part_ids(parts: &Dir) -> Result<BTreeSet<PartId>> {
 }
 
 impl Process {
-    /// Returns the process id, or the number that a plugin gave a device.
+    /// Returns the process id; for a device that a plugin recorded, the number that the plugin gave
+    /// it.
     pub fn number(&self) -> u32 {
         let info = self.info.as_ref().filter(|_| self.id.is_of_plugins());
         let said = info.and_then(|info| info.arguments.get(1)?.parse().ok());
@@ -432,7 +444,8 @@ impl Process {
         self.unless_refused(part)
     }
 
-    /// Returns what was opened; `None` if it does not exist or was refused. A refusal is a loss.
+    /// Returns what was opened; `None` if it does not exist or was refused. A refusal is counted as
+    /// a loss.
     fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
         match opened {
             Ok(opened) => Ok(Some(opened)),
@@ -451,8 +464,8 @@ impl Process {
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
-    /// Opens the files with events of plugins and recordings of PyTorch's profiler, in the order of
-    /// their numbers.
+    /// Opens the files that contain events of plugins or recordings of PyTorch's profiler, in the
+    /// order of the numbers in their names.
     ///
     /// # Errors
     /// Fails if the process's directory cannot be read, or if a file is not a regular file.
@@ -477,7 +490,7 @@ impl Process {
         self.open_in_part(LOOPS_NAME)
     }
 
-    /// Returns the file with this name in the process's part, if there is one.
+    /// Returns the file with this name in the process's directory, if there is one.
     pub(crate) fn open_in_part(&self, name: &str) -> Result<Option<File>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         match parts.dir(self.id.name()).and_then(|part| part.file(name)) {
@@ -515,9 +528,10 @@ impl Process {
     }
 
     fn take_metadata(&mut self, read: Frames, recorded: bool, snapshots: &mut Vec<Snapshot>) {
-        // The last frame of a live process may be only half written.
+        // A live process may have written only half of its last frame (entry of the file).
         let torn = read.torn_at.is_some() && !self.alive;
-        // The first frame describes the process, so a file without any frame is damaged.
+        // The first frame describes the process, so a process that recorded must have at least one
+        // frame in its file.
         if torn || (recorded && read.frames.is_empty()) {
             self.lose(Loss::TornMetadata, 1);
         }
@@ -550,7 +564,8 @@ impl Process {
         }
     }
 
-    /// Sorts pages by thread and sequence number, removes duplicates, and counts missing pages.
+    /// Sorts pages by thread and sequence number and removes duplicates. Counts torn pages, missing
+    /// pages, and calls that had not ended when their process did.
     fn index(&mut self, found: Scan, left: Vec<LeftPage>) {
         let torn = self.torn_pages(&found, &left);
         let in_file = found
@@ -600,12 +615,14 @@ impl Process {
     fn torn_pages(&self, found: &Scan, left: &[LeftPage]) -> u64 {
         let foreign = found.pages.iter().filter(|p| PartId::of(&p.header) != self.id).count();
         let whole = found.pages.iter().map(|p| (p.offset, &p.header));
-        // A fragment may be the beginning of a page in the pool.
+        // A fragment does not count if its page is complete in the pool. Such pages get an offset
+        // after all fragments.
         let whole = whole.chain(left.iter().map(|p| (u64::MAX, &p.header)));
         let mut rewritten = Rewritten::new(whole);
         let last = found.pages.last().map_or(0, |p| p.offset);
         let fragments = found.fragments.iter().filter(|fragment| {
-            // A fragment does not count if the page was written again later in the file.
+            // A fragment does not count if a live process may still be writing it, or if the page
+            // was written again later in the file.
             let being_written = self.alive && last <= fragment.offset;
             !being_written && !rewritten.is_after(fragment)
         });

@@ -2,14 +2,14 @@
 //! descriptor of its directory, one name at a time, and not through a link.
 //!
 //! A profile that was received by mail may contain anything in place of its files: links to files
-//! of the reader, pipes to which nobody writes, devices that never end. Therefore a name is checked
-//! before it is opened: it must be a regular file or a directory. It is opened without following
-//! links and without waiting, and then checked again, in case somebody has changed it. The error
-//! for a refused file is [`ErrorKind::Refused`].
+//! of the reader, pipes to which nobody writes, devices that never end. Therefore an entry is
+//! checked before it is opened: it must be a regular file or a directory. It is opened without
+//! following links and without waiting, and then checked again, in case somebody has changed it. If
+//! a check fails, the error is [`ErrorKind::Refused`].
 //!
-//! Writing has two more rules. A file to append to must have no second name, because a hard link
-//! would change a file outside of the directory. A file that is replaced is first written under a
-//! new, random name.
+//! Writing has two more rules. A file to append to must have no second name (hard link), because
+//! writing to it could then change a file of another directory. A file that is replaced is first
+//! written under a new, random name.
 //!
 //! A directory can also be in memory ([`Dir::in_memory`]), or show entries in memory as if they
 //! were on disk ([`Dir::showing`]). So a report can make parts of a profile without writing to
@@ -73,22 +73,22 @@ impl Dir {
         Self { disk: None, memory: Some(Tree::default()), path: path.to_owned() }
     }
 
-    /// Returns a view of this directory in which the content of `memory`, a directory in memory,
-    /// seems to be on disk. Nothing can be written into the view.
+    /// Returns a view of this directory that also has the entries of `memory` (a directory in
+    /// memory), as if they were on disk. Nothing can be written into the view.
     pub fn showing(&self, memory: &Self) -> Self {
         Self { memory: memory.memory.clone(), ..self.clone() }
     }
 
     /// Makes `within/name` visible under `name` in directories that show this one
-    /// ([`Dir::showing`]). This has an effect only in memory.
+    /// ([`Dir::showing`]). Does nothing if this directory is only on disk.
     pub fn show(&self, name: impl AsRef<OsStr>, within: &Self) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Elsewhere(within.clone()));
         }
     }
 
-    /// Hides an entry in directories that show this one ([`Dir::showing`]). This has an effect only
-    /// in memory.
+    /// Hides an entry in directories that show this one ([`Dir::showing`]). Does nothing if this
+    /// directory is only on disk.
     pub fn hide(&self, name: impl AsRef<OsStr>) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Hidden);
@@ -103,8 +103,8 @@ impl Dir {
         self.disk.as_deref().ok_or_else(|| self.error("open", name, Errno::NOENT))
     }
 
-    /// Returns the descriptor for writing. Fails if there are entries in memory, because they may
-    /// hide entries on disk.
+    /// Returns the descriptor of the directory on disk, to change its entries. Fails if there are
+    /// entries in memory, because they may hide entries on disk.
     fn to_write(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
         match &self.memory {
             None => self.disk(name),
@@ -139,8 +139,8 @@ impl Dir {
         rustix::fs::fstat(self.disk("")?).map_err(|e| self.error("read", "", e))
     }
 
-    /// Returns the descriptor, for calls that must not allocate. `None` if the directory is only in
-    /// memory.
+    /// Returns the directory's descriptor, for code that must not allocate memory. `None` if the
+    /// directory is only in memory.
     pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
         self.disk.as_deref()
     }
@@ -216,7 +216,8 @@ impl Dir {
     /// Returns the content of a regular file in this directory.
     ///
     /// # Errors
-    /// Same as for [`Dir::file`]. [`ErrorKind::Refused`] also for more than `most` bytes.
+    /// Same as for [`Dir::file`]. Also fails with [`ErrorKind::Refused`] if the file has more than
+    /// `most` bytes.
     pub fn read(&self, name: impl AsRef<OsStr>, most: u64) -> Result<Vec<u8>> {
         let name = name.as_ref();
         let (file, mut bytes) = (self.file(name)?, Vec::new());
@@ -255,7 +256,7 @@ impl Dir {
     /// Returns the metadata of an entry on disk without following links.
     ///
     /// # Errors
-    /// Fails if the entry does not exist or if `name` is not a single name.
+    /// Fails if the entry does not exist, or if `name` is empty, is `.` or `..`, or contains `/`.
     pub fn look(&self, name: impl AsRef<OsStr>) -> Result<Stat> {
         let name = name.as_ref();
         if matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/') {
@@ -268,9 +269,9 @@ impl Dir {
     /// Opens a regular file for reading and appending, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Fails if the file can be neither opened nor created. Fails with [`ErrorKind::Refused`] if
-    /// it is not a regular file, has a second name, or belongs neither to the caller nor to the
-    /// directory's owner.
+    /// Fails if the file can neither be opened nor created. Fails with [`ErrorKind::Refused`] if it
+    /// is not a regular file, has a second name, or belongs neither to the user of this process nor
+    /// to the directory's owner.
     pub(crate) fn append(&self, name: &str) -> Result<File> {
         if let Some(tree) = self.tree() {
             return tree
@@ -298,7 +299,7 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// Creates a file for appending. It must not exist.
+    /// Creates a file for appending. No entry with this name may exist.
     ///
     /// # Errors
     /// Fails if an entry with this name exists, or if the file cannot be created.
@@ -343,11 +344,12 @@ impl Dir {
         self.dir(name)
     }
 
-    /// Atomically replaces the entry with this name, if there is one, by a file with these bytes.
+    /// Atomically writes a file with these bytes, in place of the entry with this name if there is
+    /// one.
     ///
     /// # Errors
-    /// Fails if the directory is not writable or the disk is full. In memory, it also fails if the
-    /// entry exists.
+    /// Fails if the directory is not writable or the disk is full. In memory, `replace` also fails
+    /// if the entry exists.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let failed = |e| Error::new("write", &self.path_of(name), e);
         if let Some(tree) = self.tree() {
@@ -368,10 +370,11 @@ impl Dir {
         written.map_err(failed)
     }
 
-    /// Moves an entry into another directory on the same disk.
+    /// Moves an entry into another directory of the same file system.
     ///
     /// # Errors
-    /// Fails if `to` is not writable, or already has a directory with this name that is not empty.
+    /// Fails if one of the directories is not writable, or if `to` is in another file system or
+    /// already has a directory with this name that is not empty.
     pub fn move_to(&self, name: impl AsRef<OsStr>, to: &Self) -> Result<()> {
         let name = name.as_ref();
         let (from, into) = (self.to_write(name)?, to.to_write(name)?);
@@ -381,7 +384,7 @@ impl Dir {
     /// Removes a file or, with `AtFlags::REMOVEDIR`, an empty directory.
     ///
     /// # Errors
-    /// Returns the error of `unlinkat`.
+    /// Returns the error of `unlinkat`, or fails if this directory has entries in memory.
     pub(crate) fn remove(&self, name: impl AsRef<OsStr>, flags: AtFlags) -> io::Result<()> {
         let disk = self.to_write(name.as_ref()).map_err(io::Error::other)?;
         Ok(rustix::fs::unlinkat(disk, name.as_ref(), flags)?)
@@ -447,8 +450,8 @@ impl Dir {
     }
 }
 
-/// Returns a random name for a file that will be renamed to `name`. Nobody can have guessed it and
-/// made a file with it.
+/// Returns a random name for a file that will be renamed to `name`. Nobody can have guessed the
+/// name and made a file with it.
 pub(crate) fn temporary(name: &str) -> io::Result<String> {
     Ok(format!(".{name}.{}.tmp", ProfileId::random()?))
 }

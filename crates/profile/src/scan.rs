@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A page is used only if its header is of a known version, the page is complete and its checksum
-//! is valid. Other bytes are fragments. After the start of a fragment, the search continues at the
-//! next magic number. The file is read once, in chunks.
+//! is valid. Other bytes are fragments. After the start of a fragment (an incomplete page), the
+//! search continues at the next magic number. The file is read once, in chunks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -21,12 +21,12 @@ use rustix::io::Errno;
 /// Number of bytes that are read at a time: at least a page.
 const CHUNK_BYTES: usize = 1 << 20;
 const MAGIC: [u8; 8] = PAGE_MAGIC.to_le_bytes();
-/// Number of bytes of a header up to the end of its sequence number. They identify the page of a
-/// fragment.
+/// Number of bytes of a header up to the end of its sequence number. These bytes tell which page a
+/// fragment was part of.
 const IDENTITY_BYTES: usize = 60;
 
-/// Maximum number of fragments that are remembered. Otherwise, a file of fragments would need many
-/// times its size in memory.
+/// Maximum number of fragments that are remembered. Without this limit, a file that consists of
+/// fragments would need many times its size in memory.
 const MOST_FRAGMENTS: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -88,9 +88,10 @@ impl Fragment {
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pages: Vec<(u64, [u8; IDENTITY_BYTES])>,
-    /// For each length of a fragment's `head` that was looked up: the first bytes, as many as this
-    /// length, of each page's identity, with the offset of the last page whose identity begins with
-    /// them. There are at most sixty lengths, so the time is not quadratic in the size of the file.
+    /// The outer key is the length of a fragment's `head`. The inner map finds, by that many first
+    /// bytes of an identity, the offset of the last page that has them. It is made when a fragment
+    /// of this length is first looked up. There are at most sixty lengths, so the time is not
+    /// quadratic in the size of the file.
     last: BTreeMap<u8, HashMap<Vec<u8>, u64>>,
 }
 
@@ -164,7 +165,8 @@ pub(crate) fn scan(file: &File) -> io::Result<Scan> {
         }
         at += match next {
             Some(next) => next,
-            // A magic number may continue in the next chunk.
+            // The last bytes may be the beginning of a magic number that continues in the next
+            // chunk.
             None if !ended && rest.len() >= MAGIC.len() => rest.len() - (MAGIC.len() - 1),
             None => rest.len(),
         };
@@ -180,12 +182,13 @@ impl Scan {
     }
 }
 
-/// Appends some bytes of the file, from `start` on. Returns their number, which is 0 at the end of
-/// the file.
+/// Reads some bytes of the file, from `start` on, and appends them to `buffer`. Returns their
+/// number, which is 0 at the end of the file.
 fn read_chunk(file: &File, buffer: &mut Vec<u8>, start: u64) -> io::Result<usize> {
     buffer.reserve(CHUNK_BYTES);
     loop {
-        // The memory is not cleared first, because a file is often much shorter than a chunk.
+        // A file is often much shorter than a chunk, so filling the whole buffer with zeros first
+        // would waste time.
         match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), start) {
             Err(Errno::INTR) => {}
             other => return other.map_err(io::Error::from),
@@ -210,7 +213,7 @@ fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     Ok((data > from.saturating_add(CHUNK_BYTES as u64)).then_some(data))
 }
 
-/// Parses and verifies the page at the start of `bytes`, which must have a checksum.
+/// Parses and verifies the page at the start of `bytes`. The page must have a checksum.
 fn whole_page(bytes: &[u8]) -> Result<PageHeader, PageError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(PageError::NoMagic);

@@ -34,10 +34,10 @@ pub struct Series {
     pub schema: String,
     /// Random id of the series: 32 hexadecimal digits.
     pub id: String,
-    /// Version of the program that recorded.
+    /// Version of Counterpoint that recorded the series.
     pub program_version: String,
     pub rounds: u32,
-    /// How often each program ran without being recorded before the first round.
+    /// How many times each program was run, without being recorded, before the first round.
     pub warm_up: u32,
     /// See [`crate::manifest::Place::seed`].
     pub seed: u64,
@@ -49,12 +49,12 @@ pub struct Series {
 }
 
 impl Series {
-    /// Returns A, or A and B if the series has two programs.
+    /// Returns the programs of the series: A, or A and B.
     pub fn sides(&self) -> &'static [Side] {
         if self.commands.len() > 1 { &[Side::A, Side::B] } else { &[Side::A] }
     }
 
-    /// Whether the directory is a series.
+    /// Returns whether the directory contains an entry with the name of the series file.
     pub fn is_at(dir: &Path) -> bool {
         dir.join(SERIES_NAME).symlink_metadata().is_ok()
     }
@@ -62,7 +62,8 @@ impl Series {
     /// Reads the file of the series in `dir`.
     ///
     /// # Errors
-    /// Fails if the file does not exist, is not JSON or has another schema version.
+    /// Fails if the file does not exist, is too long, is not valid JSON for a series, or has
+    /// another schema version.
     pub fn read_in(dir: &Dir) -> Result<Self> {
         let path = dir.path_of(SERIES_NAME);
         let text = dir.read(SERIES_NAME, MOST_BYTES)?;
@@ -76,7 +77,7 @@ impl Series {
         serde_json::from_value(value).map_err(Error::on("read", &path))
     }
 
-    /// Writes the file into `dir`, which must exist.
+    /// Writes the file of the series into `dir`, which must exist.
     ///
     /// # Errors
     /// Fails if the directory is not writable or the disk is full.
@@ -84,7 +85,7 @@ impl Series {
         replace_json(&Dir::open(dir)?, SERIES_NAME, self)
     }
 
-    /// Returns the directory of a run.
+    /// Returns the directory of the profile of program `side` in this round.
     pub fn run_at(dir: &Path, round: u32, side: Side) -> PathBuf {
         dir.join(format!("{round:03}")).join(side.directory())
     }

@@ -7,16 +7,16 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// At most this many bytes of a file are read.
+/// `read_data` reads a file up to this offset at most.
 const MOST_BYTES: u64 = 1 << 40;
 /// Number of bytes that are read at a time. Longer holes are skipped.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A file is mostly holes if it is longer than this many times its bytes on the disk.
+/// A file may be mostly holes if it is longer than this many times its bytes on the disk.
 const MOST_PER_BYTE: u64 = 64;
 
-/// Returns whether a file takes so little space on the disk that it was made only to look large.
-/// False for small files, and on file systems that do not report holes.
+/// Returns whether a file takes so little space on the disk that it was probably made only to look
+/// large. Returns false for small files, and on file systems that do not report holes.
 pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let taken = found.blocks().saturating_mul(512);
@@ -27,8 +27,9 @@ pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     Ok(is_one)
 }
 
-/// Reads a file of frames. A long hole becomes one byte with which no frame begins, because a
-/// sparse file may be longer than all memory.
+/// Reads a file that consists of frames (entries that begin with their kind and length). A long
+/// hole becomes one byte with which no frame begins, because a sparse file may be longer than all
+/// memory.
 pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     let end = file.metadata()?.len().min(MOST_BYTES);
     let (mut bytes, mut at) = (Vec::new(), 0);

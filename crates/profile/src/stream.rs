@@ -31,14 +31,15 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::safe_dir::Dir;
 
-/// The beginning of a message.
+/// The bytes with which a message begins.
 const MARK: [u8; 4] = [0xff; 4];
 /// Maximum length of a message's metadata. What we write takes less than 4 KiB.
 const MOST_METADATA: usize = 1 << 20;
 /// Maximum length of a message's body. The bodies that we write are much shorter.
 const MOST_BODY: usize = 1 << 28;
 
-/// Writes batches to a new file, each with one vectored write.
+/// Writes batches to a new file, each with one vectored write, or more if the file system accepts
+/// only a part at once.
 pub struct StreamWriter {
     path: PathBuf,
     file: File,
@@ -85,7 +86,8 @@ impl StreamWriter {
     /// Appends the end mark.
     ///
     /// # Errors
-    /// Fails if the disk is full.
+    /// Fails if the disk is full, or if an incomplete message of an earlier call could not be
+    /// removed.
     pub fn finish(mut self) -> Result<()> {
         let none = StreamEncoder::try_new(&Schema::empty());
         let encoder = none.map(|none| std::mem::replace(&mut self.encoder, none));
@@ -104,15 +106,16 @@ impl StreamWriter {
         let written = write_all(&mut self.file, encoded);
         match written {
             Ok(length) => self.length += length,
-            // A reader would lose the messages after an incomplete one.
+            // The file is cut, because a reader would lose the messages after an incomplete one.
             Err(_) => self.broken = self.file.set_len(self.length).is_err(),
         }
         written.map(drop).map_err(Error::on("write", &self.path))
     }
 }
 
-/// Returns an encoder and the first bytes of the file, which the encoder would return only together
-/// with the first batch. So it encodes an empty batch, which is discarded.
+/// Returns an encoder, and the first bytes of the file, which contain the schema. The encoder
+/// returns the schema together with its first batch, so it has already encoded an empty batch,
+/// whose bytes are discarded.
 fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
     let start = writer::StreamWriter::try_new(Vec::new(), schema)?;
     let start = Buffer::from(start.get_ref().as_slice());
@@ -158,7 +161,7 @@ pub enum Ending {
     },
 }
 
-/// Reads a file of batches, one at a time.
+/// Reads a file of batches, one batch at a time.
 #[derive(Debug)]
 pub struct StreamReader {
     path: PathBuf,
@@ -220,7 +223,7 @@ impl StreamReader {
         self.ending
     }
 
-    /// Returns the next batch; `None` at the end of the stream, even if it is damaged.
+    /// Returns the next batch; `None` at the end of the stream, or where it is damaged.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.ending != Ending::Unread {
             return Ok(None);
@@ -271,7 +274,8 @@ impl StreamReader {
         Ok(Frame { metadata, body })
     }
 
-    /// Returns whether the file can be the beginning of a stream.
+    /// Returns whether the file begins with the mark of a message, or is shorter and contains only
+    /// the first bytes of this mark.
     fn starts_as_a_stream(&mut self) -> bool {
         let mut head = Vec::new();
         let begun = self.file.rewind();
@@ -280,8 +284,8 @@ impl StreamReader {
     }
 }
 
-/// Returns whether the stream has the columns that we write. Later versions may add columns at the
-/// end.
+/// Returns whether the columns in `found` begin with those in `wanted`, with the same names and
+/// types. Later versions of Counterpoint may add columns at the end.
 pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     wanted.fields().iter().enumerate().all(|(i, field)| {
         found.fields().get(i).is_some_and(|f| {
@@ -292,8 +296,8 @@ pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     })
 }
 
-/// Reads `bytes` bytes, or fewer at the end of the file. The memory use depends on the bytes that
-/// exist, and not on a length field.
+/// Reads `bytes` bytes, or fewer at the end of the file. Memory is allocated only for bytes that
+/// exist, because `bytes` may come from a damaged length field.
 fn take(file: &mut impl Read, into: &mut Vec<u8>, bytes: usize) -> Result<usize, Stop> {
     file.take(bytes as u64).read_to_end(into).map_err(Stop::Io)
 }
@@ -314,12 +318,12 @@ impl Frame {
     }
 }
 
-/// Returns the length of the message's body.
+/// Returns the length of the message's body, or `None` if the message cannot be used.
 ///
 /// If `schema` is `None`, the message must be a schema. Otherwise, it must be an uncompressed batch
-/// with the schema's columns, whose buffers are inside the body and long enough. Arrow checks this,
-/// too, but after it has sliced and cast the buffers: version 60 of Arrow was seen to panic at
-/// offsets that are not multiples of 4.
+/// with the columns of `schema`. The batch's buffers must be inside the body and long enough. Arrow
+/// checks the buffers only after it has sliced and cast them: its version 60 panicked at offsets
+/// that are not multiples of 4.
 fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
     let message = root_as_message(metadata).ok()?;
     let body = usize::try_from(message.bodyLength()).ok().filter(|b| *b <= MOST_BODY)?;
@@ -353,7 +357,7 @@ fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
         }
         let (width, values) = match field.data_type() {
             DataType::Boolean => (1, rows.div_ceil(8)),
-            // There is one more offset than strings.
+            // The number of offsets is one more than the number of strings.
             DataType::Utf8 => (4, 4 * (rows + 1)),
             number => number.primitive_width().map(|width| (width, rows * width))?,
         };

@@ -1,6 +1,6 @@
-//! Defines tracks: time series of counters that belong to no thread of the program. `run` samples
-//! counters that can only count for a whole machine or CPU. Imported traces and profiler plugins
-//! contribute others.
+//! Defines tracks: time series of counters that belong to no thread of the program. The command
+//! `run` samples counters that can only count for a whole machine or CPU. Imported traces and
+//! profiler plugins contribute other tracks.
 //!
 //! ```text
 //!  x.cpt/tracks/NAME/series.arrows    a row per series: what it is
@@ -12,10 +12,11 @@
 //! stored before its first sample. The samples of one series are in the order in which they were
 //! taken.
 //!
-//! The readings in one directory are of the same kind. If a reading failed, the sample has null; it
-//! is neither left out nor 0.
+//! All readings in one directory are of the same kind ([`Readings`]). If a reading failed, the
+//! sample is not left out, and its reading is null instead of 0.
 //!
-//! Memory use: one batch (at most [`BATCH_ROWS`] samples) and all series.
+//! A reader keeps one batch (at most [`BATCH_ROWS`] samples) and the descriptions of all series in
+//! memory.
 
 pub mod batches;
 mod reader;
@@ -34,7 +35,7 @@ use record::Timeline;
 
 /// The directory of tracks in a profile.
 pub const TRACKS_NAME: &str = "tracks";
-/// The directory in `tracks` for the samples of `run`.
+/// The directory in `tracks` for samples that the command `run` takes.
 pub const SAMPLED_NAME: &str = "run";
 /// Maximum number of samples in a batch.
 pub const BATCH_ROWS: usize = 65_536;
@@ -45,7 +46,8 @@ pub(crate) const SAMPLES_NAME: &str = "samples.arrows";
 /// The kind of the readings in one directory of tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readings {
-    /// Raw cumulative counts with times, as the kernel returns them: [`Reading::Count`].
+    /// Raw cumulative counts, and for how long each counter was enabled and counting, as the
+    /// operating system returns them: [`Reading::Count`].
     Counts,
     /// Numbers that another program has computed: [`Reading::Value`].
     Values,
@@ -56,11 +58,12 @@ pub enum Readings {
 pub struct Series {
     /// Name of the curve's track: the name of the counter, such as `power/energy-pkg/`.
     pub track: String,
-    /// The name among the series of the track; empty if track and scope identify the series.
+    /// The name that distinguishes the series from others of the track; empty if track and scope
+    /// identify it.
     pub name: String,
     /// The unit of a reading times [`Series::scale`], such as `J`; empty if unknown.
     pub unit: String,
-    /// The factor for readings; usually 1.
+    /// The factor that converts readings to [`Series::unit`]; usually 1.
     pub scale: f64,
     /// What the series is about.
     pub scope: Scope,
@@ -71,7 +74,7 @@ pub struct Series {
     pub cumulative: bool,
     /// Planned time between two samples in ns; 0 if none was planned.
     pub interval_ns: u64,
-    /// The source of the readings: `perf`, `sim`, `trace`, or the path of a plugin with the program
+    /// The source of the readings: `perf`, `sim`, `trace`, or the path of a plugin and the process
     /// that loaded it. Each source numbers its own devices.
     pub source: String,
 }
@@ -91,7 +94,7 @@ pub enum Scope {
 }
 
 impl Series {
-    /// Returns the time of a sample, in ns on `CLOCK_MONOTONIC`.
+    /// Returns the time of a sample in ns, on the clock of [`Times::Monotonic`].
     pub fn time_ns(&self, timeline: &Timeline, time: i64) -> i64 {
         match self.times {
             Times::Ticks => timeline.monotonic_ns(time as u64),
@@ -156,7 +159,7 @@ model::named! {
 /// A reading of one series at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// The number that [`TracksWriter::describe`] returned.
+    /// The number of the series, as [`TracksWriter::describe`] returned it.
     pub series: u32,
     /// The time, in the unit of the series' [`Times`].
     pub time: i64,
@@ -167,12 +170,12 @@ pub struct Sample {
 /// The content of a reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reading {
-    /// A count as the kernel returned it.
+    /// A count as the operating system returned it.
     Count {
         raw: u64,
         /// How long the counter has been enabled, in ns.
         enabled_ns: u64,
-        /// How long it was counting, in ns.
+        /// How long the counter was counting, in ns.
         running_ns: u64,
     },
     Value(f64),

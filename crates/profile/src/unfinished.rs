@@ -8,9 +8,9 @@
 //!  passes/  tracks/run/               empty, and empty tracks of `run -a`
 //! ```
 //!
-//! Nothing was recorded into such a directory, because the manifest is written before the program
-//! starts. It is removed only if it contains nothing else, belongs to the caller, and no process
-//! has its pool open. So a directory with a file of the user is kept.
+//! Nothing was recorded into such a directory, because the manifest is written before the recorded
+//! program starts. The directory is removed only if it contains nothing else, belongs to this user,
+//! and no process is known to have its pool open. So a directory with a file of the user is kept.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -57,7 +57,8 @@ pub fn remove(path: &Path) -> Result<bool> {
                 let place = found.into_parts().1;
                 place.remove().map_err(Error::on("remove", &manifest.pool.unwrap_or_default()))?;
             }
-            // Somebody may still use the pool, so it stays; a later command deletes it.
+            // The pool is gone, or this command cannot tell whether it may be removed; then it
+            // stays for a later command.
             Ok(_) | Err(NoPool::Gone | NoPool::Refused(_) | NoPool::Unreadable(_)) => {}
         }
     }

@@ -45,7 +45,7 @@ impl<'a> PageDecoder<'a> {
     }
 
     /// Returns the calls of one page. A page that does not exist or cannot be used has no calls,
-    /// and a loss.
+    /// and counts as a loss.
     pub fn decode(&mut self, key: PageKey) -> &Columns {
         (self.columns.process, self.columns.thread) = (key.process, key.thread);
         self.columns.page = key.page;
@@ -117,8 +117,8 @@ impl<'a> PageDecoder<'a> {
     }
 }
 
-/// Runs `work` on this many threads, including the calling one, and returns the results. A panic
-/// continues on the calling thread.
+/// Runs `work` on this many threads, including the calling one, and returns the results. If `work`
+/// panics on another thread, the panic continues on the calling thread.
 pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
@@ -134,9 +134,9 @@ pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R
 }
 
 impl Profile {
-    /// Leaves out the calls that began in the first `ns` nanoseconds of each thread, from its first
-    /// recorded call. Numbers that do not come from decoded pages ([`Profile::calls`], the cost of
-    /// probes) do not change.
+    /// Leaves out the calls of each thread that began less than `ns` nanoseconds after the thread's
+    /// first recorded call. Numbers that do not come from decoded pages ([`Profile::calls`], the
+    /// cost of probes) do not change.
     pub fn leave_out_first(&mut self, ns: u64) {
         self.left_out = Vec::new();
         let ticks = (ns as f64 / self.timeline.ns_per_tick()).round() as u64;
@@ -169,8 +169,9 @@ impl Profile {
         keys
     }
 
-    /// Decodes the pages on `workers` threads. `make` creates the state of a worker. `each` gets
-    /// pages in any order. Returns the states, and for each process the losses in its pages.
+    /// Decodes all pages, on at most `workers` threads. `make` creates the state of a worker.
+    /// `each` gets the decoded pages in any order. Returns the states, and for each process the
+    /// losses in its pages.
     pub fn visit<S: Send>(
         &self,
         workers: usize,

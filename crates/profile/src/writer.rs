@@ -1,15 +1,17 @@
-//! Writes calls that Counterpoint did not record itself as a profile.
+//! Makes a profile of calls that Counterpoint did not record itself.
 //!
 //! ```text
 //!  process ─► export, thread ─► call, call, …  ─► pages, appended to the process's part when full
 //!                                    finish    ─► last pages, names of libraries and exports
 //! ```
 //!
-//! The clock of a new profile is [`ClockKind::Monotonic`], so ticks are nanoseconds. Parts that are
-//! added to a recorded profile have that profile's clock. The calls of a thread may be added in any
-//! order. There are no counters, losses and readings of threads' clocks.
+//! The clock of a new profile is [`ClockKind::Monotonic`], so ticks are nanoseconds. Parts
+//! (directories of processes) that are added to a recorded profile have that profile's clock. The
+//! calls of a thread may be added in any order. The written parts contain no counters, no losses
+//! and no readings of threads' clocks.
 //!
-//! Memory use: each name once, and a page for each thread, up to [`MOST_PAGES`].
+//! The writer keeps the names of all functions in memory, and the pages of at most [`MOST_PAGES`]
+//! threads.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -31,7 +33,7 @@ use crate::safe_dir::Dir;
 /// Maximum number of pages in memory. Together they take 64 MiB.
 pub const MOST_PAGES: usize = 1024;
 
-/// Writes the parts of a profile, without the manifest.
+/// Writes the parts of a profile (the directories of its processes), without the manifest.
 #[derive(Debug)]
 pub struct CallsWriter {
     parts: Dir,
@@ -65,14 +67,14 @@ struct Process {
     name: String,
     arguments: Vec<String>,
     job: Option<Job>,
-    /// The directory's name. The directory is opened for each write, because a trace may have more
-    /// processes than we may have open files.
+    /// The directory's name. The name of the process's directory, which is opened for each write: a
+    /// trace may have more processes than we may have open files.
     part: String,
     threads: u32,
     exports: u32,
     libraries: Vec<Library>,
     by_name: HashMap<String, usize>,
-    /// Exports with other roles than [`Role::Workgroup`].
+    /// Exports whose calls have another role (kind) than [`Role::Workgroup`].
     ops: Vec<OpExport>,
 }
 
@@ -107,7 +109,7 @@ impl CallsWriter {
         self.calls
     }
 
-    /// Adds a process. The same id twice makes two processes.
+    /// Adds a process. If this function is called twice with the same id, it adds two processes.
     ///
     /// # Errors
     /// Fails if the process's part cannot be created.
@@ -116,8 +118,8 @@ impl CallsWriter {
         self.part(PartId { pid, start_time, generation: 0 }, &[])
     }
 
-    /// Adds a process whose part gets this id, which must be new. The arguments are stored as those
-    /// of its program.
+    /// Adds a process whose part gets this id, which must be new. `arguments` are stored as the
+    /// arguments of the process's program.
     ///
     /// # Errors
     /// Fails if the process's part cannot be created.
@@ -147,7 +149,7 @@ impl CallsWriter {
         self.processes[process.0].pid
     }
 
-    /// Names a process, in place of the path of its program.
+    /// Sets the name of a process, which is stored in place of the path of its program.
     pub fn name_process(&mut self, process: ProcessKey, name: &str) {
         self.processes[process.0].name = kept(name);
     }
@@ -173,14 +175,14 @@ impl CallsWriter {
         ThreadKey(self.threads.len() - 1)
     }
 
-    /// Adds a thread that has a name but no id of the kernel.
+    /// Adds a thread that has a name but no thread id of the operating system.
     pub fn named_thread(&mut self, process: ProcessKey, name: &str) -> ThreadKey {
         let thread = self.thread(process, 0);
         self.name_thread(thread, name);
         thread
     }
 
-    /// Names a thread. At most 15 bytes are kept.
+    /// Names a thread. At most 15 bytes of the name are kept.
     pub fn name_thread(&mut self, thread: ThreadKey, name: &str) {
         let thread = &mut self.threads[thread.0];
         let mut end = name.len().min(15);
@@ -191,8 +193,8 @@ impl CallsWriter {
         thread.start.thread_name[..end].copy_from_slice(&name.as_bytes()[..end]);
     }
 
-    /// Adds a function to a library, which is created if necessary. The caller knows which
-    /// functions it has added.
+    /// Adds a function to a library, which is created if necessary. A function that was already
+    /// added is added again, so the caller must remember the functions that it has added.
     pub fn export(
         &mut self,
         process: ProcessKey,
@@ -250,7 +252,8 @@ impl CallsWriter {
         Ok(())
     }
 
-    /// Writes the thread's page, if it has one, and gives the thread an empty page.
+    /// Writes the thread's page, if it has one, and gives the thread an empty page. If there are
+    /// too many pages in memory, it writes those of all threads first.
     #[cold]
     fn turn_page(&mut self, thread: ThreadKey, at: u64) -> Result<()> {
         self.flush(thread.0, false)?;
@@ -281,10 +284,11 @@ impl CallsWriter {
         written.map_err(Error::on("write", &part.path_of(PAGES_NAME)))
     }
 
-    /// Writes the rest, including the names of functions. Without this, the calls have no names.
+    /// Writes the pages that are still in memory, and the names of functions. If this function is
+    /// not called, the written calls have no names.
     ///
     /// # Errors
-    /// Fails if the disk is full.
+    /// Fails if the files cannot be written, for example because the disk is full.
     pub fn finish(mut self) -> Result<()> {
         for thread in 0..self.threads.len() {
             self.flush(thread, true)?;
@@ -324,7 +328,8 @@ fn imported() -> Host {
         name: "imported".into(),
         title: "an imported trace".into(),
         dispatches: false,
-        // torch.profiler's own tables show the steps as one row.
+        // The names of torch.profiler's steps differ only in a number, and its own tables show all
+        // steps as one row.
         numbered: vec!["ProfilerStep#".into()].into(),
         ..Host::UNKNOWN
     }

@@ -1,4 +1,5 @@
-//! Tests that collecting loses nothing and counts nothing twice, also if it is repeated or killed.
+//! Tests that collecting (moving data from the pool to the profile) loses nothing and counts
+//! nothing twice, even if the collector is killed or runs again.
 
 mod support;
 
@@ -14,7 +15,7 @@ use testkit::make::pool_path;
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
 /// Describes two processes that died. The first process has one page in its file and one in the
-/// pool. The second process has two threads that never flushed a page.
+/// pool. The second process has two threads that never appended a page to the file.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -81,8 +82,8 @@ fn collecting_can_be_killed_at_any_byte_and_run_again() {
     let new = fs::read(&pages).unwrap();
     assert!(new.starts_with(&old) && new.len() > old.len());
 
-    // The zeros at the end of the sparse pool are not written again for each cut, which would take
-    // too long.
+    // Writing the zeros at the end of the pool for each cut would take too long, so they become a
+    // hole of a sparse file.
     let pool_size = pool.len() as u64;
     let used = pool.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     for cut in old.len()..=new.len() {
@@ -110,7 +111,8 @@ fn collecting_can_be_killed_between_the_last_steps() {
     let mut manifest = Manifest::read(&dir).unwrap();
     manifest.pool = Some(pool_path(&dir));
     manifest.pool_collected = true;
-    // The pool was already deleted.
+    // A collector was killed after it had deleted the pool, while the manifest still named the
+    // pool.
     manifest.write(&dir).unwrap();
     assert_eq!(
         read(&dir),

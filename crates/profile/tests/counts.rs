@@ -89,7 +89,8 @@ fn the_counts_of_a_crash_are_in_the_pool_and_move_to_the_profile() {
     assert!(dir.join("processes/4000002-1001-0").join(COUNTS_NAME).exists());
 }
 
-/// A collector was killed after it had appended the counts, and runs again.
+/// The counts are in the file twice, as if a collector had been killed after it had appended them
+/// and had run again. At the end of the test, they are in the pool, too.
 #[test]
 fn counts_that_are_found_twice_are_used_once() {
     let (scratch, dir) = written();
@@ -131,10 +132,11 @@ fn the_larger_count_is_the_later_one() {
     assert_eq!(profile.processes[0].spent[0].cpu_ns, 9_000);
 }
 
-/// Thread 0 knows of 30 steps that were away, the last of which may not have ended. Thread 1 made
-/// its last call when 20 steps were away, 10 of them before the thread began. Thread 2 is like
-/// thread 1, but has ended. Each export is called 3 times in a step. Thread 3 has calls that the
-/// host announces in every step.
+/// Thread 0 knows of 30 steps that were away (in which the host announced no ops). The last of them
+/// may not have ended. Thread 1 began after 10 of these steps, made its last call after 20, and
+/// still runs. Thread 2 differs from thread 1 only in that it has ended. In the sampled steps,
+/// these three threads call the function 3 times per step on average. No calls are estimated for
+/// thread 3, because it has none in the sampled steps.
 #[test]
 fn calls_in_steps_that_were_away_are_estimated() {
     let of = |away_before, away, has_ended, steps| Steps {
@@ -152,7 +154,8 @@ fn calls_in_steps_that_were_away_are_estimated() {
     script.budget(0.02);
     let process = script.process(1);
     process.library("m", &["a"]);
-    // A thread's number of calls contains the estimates that it has already added.
+    // A thread's number of calls (24 and `unseen`) contains the estimates that the thread itself
+    // has already added.
     let threads = [(of(0, 30, 0, 38), 90), (of(10, 20, 0, 0), 30), (of(10, 20, 1, 0), 30)];
     for (steps, unseen) in threads {
         let thread = process.thread("t").counted(0, 24 + unseen, 0, 0);

@@ -1,7 +1,8 @@
 //! Reads a million damaged pages. Tests that the readers do not panic, and that they refuse a
 //! flushed page that was changed.
 //!
-//! The test is deterministic, to reproduce failures. `fuzz/` contains the same test as a fuzzer.
+//! The test is deterministic, so that failures can be reproduced. `fuzz/` contains fuzzers for the
+//! same readers.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -94,7 +95,7 @@ fn a_million_damaged_pages() {
             let (layout, bytes, calls) = &written[random.place(written.len())];
             let mut page = bytes.clone();
             match random.place(8) {
-                // A flushed page is read as it was written, or refused as a whole.
+                // A flushed page that was damaged must be refused as a whole.
                 0 => {
                     let header = PageHeader::parse(&page).unwrap();
                     page = seal(&header, page);
@@ -107,7 +108,8 @@ fn a_million_damaged_pages() {
                     }
                     mine[1] += u64::from(read.is_none());
                 }
-                // The wrong layout, as if the page came from another run.
+                // The page is read with a randomly chosen layout, as if it came from another
+                // recording.
                 1 => {
                     damage(&mut random, &mut page, HEADER_BYTES);
                     let other = &written[random.place(written.len())].0;
@@ -140,7 +142,7 @@ fn a_million_damaged_pages() {
     assert!(count(&whole) < DECODES / 10, "{} pages are undamaged", count(&whole));
 }
 
-/// The header is changed to match the cut.
+/// The header of each page is changed to match the cut.
 #[test]
 fn a_page_cut_anywhere_contains_the_first_calls() {
     for (layout, bytes, calls) in &written() {
@@ -184,13 +186,13 @@ fn damaged_files_of_pages() {
     }
 }
 
-/// Damages a run of pages and the frames made from it. The run has one block, with two ids, one
-/// counter and room for two events.
+/// Damages a run (contiguous pages of the pool with the tables of loops), and the frames that are
+/// made from it. The run has one block, with two ids, one counter and room for two events.
 #[test]
 fn damaged_loops() {
     let mut run = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, bytes: &[u8]| run[at..at + bytes.len()].copy_from_slice(bytes);
-    // The layout of docs/file-format.md.
+    // The layout is that of docs/file-format.md.
     put(0, b"CPTLOOP1");
     put(8, &[2]);
     put(12, &[1]);

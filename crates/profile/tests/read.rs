@@ -84,7 +84,7 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
     assert_eq!(calls, [&expected()[..2], &expected()[4..]].concat());
     assert_eq!(names(&losses), [("torn_page", 1), ("missing_page", 1)]);
 
-    // Of two complete copies, the one with more records is used.
+    // The thread's first page is missing.
     fs::write(pages_file(&dir), [page(1), page(2)].concat()).unwrap();
     assert_eq!(
         names(&read(&dir).1),
@@ -234,7 +234,8 @@ fn values_that_are_missing_or_never_counted_are_not_zero() {
         .call(CallScript::new(0, 20, 5).scaled(5, 3, &[2]).group(5, &[3]))
         .call(CallScript::new(0, 30, 5).scaled(5, 0, &[0]).group(5, &[4]))
         .call(CallScript::new(0, 40, 5).group(5, &[0]).unread())
-        // The group was not even enabled, so its counters belong to another task.
+        // The first group of this call was never enabled, as if its counters belonged to another
+        // task.
         .call(CallScript::new(0, 45, 5).group(0, &[0]).group(5, &[6]));
     let timing = process.thread("timing");
     timing.mask = 0;
@@ -287,8 +288,8 @@ fn batches_follow_the_schema() {
     assert_eq!(only, 3);
 }
 
-/// A function in two processes, or loaded again with another number, is one op. A function with the
-/// same name in another library is another op.
+/// A function in two processes is one op, also if a process loads the function again under another
+/// export number. A function with the same name in another library or source file is another op.
 #[test]
 fn one_function_is_one_op() {
     let mut script = ProfileScript::monotonic();
@@ -333,7 +334,7 @@ fn a_process_without_metadata() {
     assert_eq!(names(&losses), [("torn_metadata", 1)]);
 }
 
-/// The name has 1 MiB, so a copy for each of the 500 exports would need much memory.
+/// The library's name has 1 MiB, so a copy for each of the 500 exports would need much memory.
 #[test]
 fn a_long_name_of_a_library_is_kept_once() {
     let mut script = three_pages();

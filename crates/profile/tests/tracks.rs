@@ -1,4 +1,5 @@
-//! Tests that tracks are read back as they were written, also from damaged or truncated files.
+//! Tests that tracks (time series) are read back as they were written, and that damaged or
+//! truncated files give only samples of known series.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -170,8 +171,8 @@ fn a_stream_cut_anywhere_gives_its_whole_batches() {
         seen.push((samples.len(), losses.len()));
     }
     seen.dedup();
-    // The cut is in the schema, or after none, one or two batches: first between two messages,
-    // then inside of a message.
+    // The results in the order of length: the schema is cut; then, for zero, one and two whole
+    // batches, the cut is between two messages or inside of a message.
     let none = usize::MAX;
     assert_eq!(seen, [(none, 0), (0, 0), (0, 1), (3, 0), (3, 1), (6, 0), (6, 1)]);
 }
@@ -215,7 +216,8 @@ fn other_files_are_not_read_as_streams() {
     assert_eq!(stream(&samples).unwrap_err().path(), samples);
 }
 
-/// There must be no panic, no more samples than were written, and no sample of an unknown series.
+/// Damaged files must cause no panic, and give no more samples than were written and no sample of
+/// an unknown series.
 #[test]
 fn damage_never_panics() {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! Defines the times of brackets. A bracket is what the recorder does before and after one call.
+//! Defines histograms of the times of brackets. A bracket is what the recorder does before and
+//! after one call.
 //!
 //! ```text
 //!            before                        after
@@ -8,8 +9,9 @@
 //!
 //! Calibration measures the brackets of empty calls, one after another, with warm caches. In the
 //! program, the same code takes longer, by a factor that depends on the program. So the recorder
-//! also measures the brackets of randomly chosen calls of the program. Histograms of the empty
-//! calls' times show which part of a bracket lies outside of `entry` and `exit`.
+//! also measures the brackets of randomly chosen calls of the program. A part of a bracket's cost
+//! is before `entry` or after `exit`. This part is the total cost of an empty call, which
+//! calibration also measures, minus the two times of the empty call's bracket.
 
 use crate::wire::wire;
 
@@ -57,7 +59,7 @@ impl Histogram {
         Self(counts.map(|(bucket, n)| (bucket as u16, *n)).collect())
     }
 
-    /// Returns the number of times that were added.
+    /// Returns the number of measured times in the histogram.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, n)| u64::from(*n)).sum()
     }
@@ -109,8 +111,8 @@ mod tests {
                 "{ticks}"
             );
         }
-        // Buckets have no gaps. Values in a bucket of width w are at least 16 w, and at most (w -
-        // 1) / 2 away from the middle.
+        // There are no gaps between buckets. From 16 ticks on, the values in a bucket of width w
+        // are at least 16 w, and at most (w - 1) / 2 away from the bucket's middle.
         let all: Vec<usize> = (0..LONGEST).map(bucket_of).collect();
         assert!(all.windows(2).all(|two| two[1] == two[0] || two[1] == two[0] + 1));
         let far = (16..LONGEST).map(|t| (middle_of(bucket_of(t)) - t as f64).abs() / t as f64);

@@ -11,8 +11,8 @@
 //! itself uses it to keep time. If the kernel has marked the counter unstable, ticks of different
 //! CPUs cannot be compared. At the end of a call, `rdtscp` waits until the measured code has
 //! finished. At the start, the processor may execute `rdtsc` a few instructions early. `rdtsc` was
-//! measured to take 9.5 ns and `rdtscp` 18 ns. A fence at the start would add 9 ns to every call,
-//! but would remove an error of less than 9 ns.
+//! measured to take 9.5 ns and `rdtscp` 18 ns. There is no fence at the start: it would add 9 ns to
+//! every call, and remove an error of less than 9 ns.
 //!
 //! Records contain raw ticks.
 
@@ -46,8 +46,8 @@ impl ClockKind {
     /// Returns the best clock of this machine. `kernel_clocksource` is the content of
     /// `/sys/devices/system/clocksource/clocksource0/current_clocksource`.
     pub fn choose(kernel_clocksource: &str) -> Self {
-        // The paravirtual clocks are scaled time-stamp counters, so kernels that use them trust the
-        // counter.
+        // The clocks of KVM and Hyper-V are scaled time-stamp counters, so a kernel that uses such
+        // a clock trusts the counter.
         let kept_by_tsc = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"]
             .contains(&kernel_clocksource.trim());
         if kept_by_tsc && tsc_is_invariant() { Self::Tsc } else { Self::Monotonic }
@@ -67,7 +67,7 @@ impl ClockKind {
     }
 
     /// Returns the current ticks, for the end of a measured interval, and the thread's location:
-    /// `node << 12 | cpu`, the kernel's encoding for `getcpu`.
+    /// `node << 12 | cpu`, as Linux stores it in the register `TSC_AUX`, which `rdtscp` also reads.
     #[inline(always)]
     pub fn end(self) -> (u64, u32) {
         match self {
@@ -101,8 +101,8 @@ const READINGS: usize = 128;
 const MOST_READINGS: usize = 20_000;
 
 impl ClockKind {
-    /// Measures the steps of this clock. This takes a few µs, or 0.4 ms if the clock is coarse.
-    /// Both fields are 0 if the clock did not advance.
+    /// Measures the steps of this clock. This takes a few µs, or up to 0.4 ms if the clock is
+    /// coarse. Both fields of the result are 0 if the clock did not advance.
     pub fn granularity(self) -> Granularity {
         Granularity::of(|| self.begin())
     }
@@ -114,7 +114,7 @@ impl Granularity {
         let (mut found, mut last) = (0, read());
         for _ in 0..MOST_READINGS {
             let now = read();
-            // A step backwards is not a step of the clock.
+            // A reading below the last one is not counted as a step.
             let step = now.checked_sub(last).filter(|step| *step > 0);
             last = now;
             if let (Some(step), Some(place)) = (step, steps.get_mut(found)) {
@@ -203,7 +203,7 @@ pub struct Snapshot {
     pub monotonic_ns: u64,
     /// `CLOCK_REALTIME`, ns since 1970-01-01 UTC.
     pub realtime_ns: u64,
-    /// The true ticks of the moment are within `ticks ± uncertainty_ticks`.
+    /// When the other two clocks were read, the run's clock was within `ticks ± uncertainty_ticks`.
     pub uncertainty_ticks: u64,
 }
 
@@ -242,8 +242,8 @@ pub struct Timeline {
     pub calibrated: bool,
 }
 
-/// Snapshots that are closer together than this cannot calibrate the line: over 1 ms, an error of
-/// 22 ns in a reading changes the result by 22 ppm.
+/// Snapshots that are closer together than this cannot calibrate a [`Timeline`]: over 1 ms, an
+/// error of 22 ns in a reading changes the result by 22 ppm.
 const SHORTEST_BASELINE_NS: u64 = 1_000_000;
 
 impl Timeline {
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_line_through_two_snapshots() {
-        // 3 ticks per ns; tick 3000 is at 500 ns.
+        // There are 3 ticks per ns, and tick 3000 is at 500 ns.
         let line = Timeline::fit(ClockKind::Tsc, &[at(30_003_000, 10_000_500), at(3_000, 500)]);
         assert!(line.calibrated);
         assert!((line.ns_per_tick() - 1.0 / 3.0).abs() < 1e-12);

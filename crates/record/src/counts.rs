@@ -1,8 +1,9 @@
-//! Defines the counts of calls in runs with a budget: a table in the pool for each thread, and the
-//! file to which the counts are moved.
+//! Defines the counts of calls in runs with a budget (a limit for the cost of recording): a table
+//! in memory for each thread, and the file to which the counts are moved.
 //!
-//! A run with a budget counts calls but times only some. A thread counts in its *table*: contiguous
-//! pages of the pool, with one entry for each export.
+//! In a run with a budget, the recorder counts all calls that it sees, but times only some of them.
+//! A thread counts in its *table*: contiguous pages of the pool (memory that the processes of a run
+//! share), with one entry for each export (recorded function or op).
 //!
 //! ```text
 //!  table   header, 256 bytes: process, thread, number of entries, price
@@ -10,15 +11,15 @@
 //! ```
 //!
 //! Counts in the pool survive if the process is killed. When a thread ends, the recorder appends
-//! the thread's counts to the file [`COUNTS_NAME`], as frames like those of the metadata
-//! ([`crate::meta`]), and gives the table's pages back to the pool. The collector does the same for
-//! tables that a crash left in the pool. A thread that needs more entries copies its table into a
-//! larger one, so a reader may find two counts for one export and thread. The larger count is
-//! right, because counts never decrease.
+//! the thread's counts to the file [`COUNTS_NAME`], and gives the table's pages back to the pool.
+//! The file consists of frames like those of the metadata ([`crate::meta`]). If a crash left tables
+//! in the pool, the command that collects the pool appends their counts. A thread that needs more
+//! entries copies its table into a larger one, so a reader may find two counts for one export and
+//! thread. The larger count is right, because counts never decrease.
 //!
-//! **Steps.** If a host announces its ops in some of the program's steps only ([`steps`]), the
-//! recorder estimates the calls in the other steps. The table also contains the sums for this
-//! estimate.
+//! **Steps.** A host (a runtime such as PyTorch) may announce its ops only in some of the program's
+//! steps, such as iterations of a training loop. If so, the recorder estimates the calls in the
+//! other steps ([`steps`]). The table also contains the sums for this estimate.
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|
@@ -35,7 +36,7 @@ pub mod steps;
 
 use steps::{STEPS_WORDS, SampledCalls, Steps, ThreadSteps};
 
-/// Name of the file of counts in a process's part.
+/// Name of the file of counts in the directory of a process.
 pub const COUNTS_NAME: &str = "counts.cps";
 /// Marks the start of a table.
 pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"CPTCNTS1");
@@ -62,7 +63,7 @@ pub struct TableHeader {
     pub generation: u32,
     /// See [`crate::pool::Row::start_time`].
     pub start_time: u64,
-    /// The thread's number in its process, as in its pages.
+    /// See [`crate::page::PageStart::thread_uid`].
     pub thread_uid: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
@@ -83,19 +84,20 @@ pub struct TableHeader {
     pub more: [u64; 22 - STEPS_WORDS],
 }
 
-/// The numbers of a thread about one export, as they are in memory. The fields that each call needs
-/// are in the first 64 bytes.
+/// The numbers that a thread keeps about one export, as they are in memory. The fields that each
+/// call needs are in the first 64 bytes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Entry {
     /// Number of calls, including those that were estimated (`unseen`).
     pub calls: AtomicU64,
-    /// The number of the next call that will be timed.
+    /// The value of `calls` at which the next call will be timed.
     pub next: AtomicU64,
-    /// The number of the last call that was chosen by sampling.
+    /// The value of `calls` at the last call that was chosen to be timed.
     pub drawn: AtomicU64,
-    /// Number of calls before the one in `drawn` that belong to no record yet, because their
-    /// records were abandoned.
+    /// Number of calls up to `drawn` that belong to no record yet. A record stands for its own call
+    /// and for the calls before it that were only counted. If it is abandoned, these calls are
+    /// added here, and the export's next record stands for them, too.
     pub carried: AtomicU64,
     /// Number of calls that were timed.
     pub timed: AtomicU64,
@@ -143,10 +145,10 @@ pub struct Spent {
     pub cpu_ns: u64,
     /// An estimate of the part of `cpu_ns` that recording took.
     pub price_ns: u64,
-    /// Number of calls that were only counted, and that the host announced itself, such as ops.
-    /// Calls through a stub (code in place of an exported function) are not among them.
+    /// Number of calls that were only counted, but not by a stub (code in place of an exported
+    /// function). An example is a call of an op that the host announced.
     pub told_calls: u64,
-    /// The part of `price_ns` that these calls took.
+    /// The part of `price_ns` that the [`Self::told_calls`] took.
     pub told_ns: u64,
 }
 
@@ -174,7 +176,7 @@ pub struct CountsFrame {
     pub spent: Spent,
     /// The exports that were called, in ascending order.
     pub rows: Vec<CountsRow>,
-    /// The numbers about steps; `None` if the host announced its ops in every step.
+    /// The counts about the program's steps; `None` if the host announced its ops in every step.
     pub steps: Option<ThreadSteps>,
 }
 
@@ -261,8 +263,8 @@ impl<'a> Table<'a> {
     /// Reads the header.
     ///
     /// # Errors
-    /// Returns the errors of [`Table::pages`], and [`TableError::Inconsistent`] if the header has
-    /// more entries than the bytes can contain.
+    /// Returns the errors of [`Table::pages`], and [`TableError::Inconsistent`] if the header
+    /// states more entries than fit into the table's pages or into the bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TableError> {
         let pages = Self::pages(bytes)?;
         let table = Self { bytes };
@@ -296,7 +298,7 @@ impl<'a> Table<'a> {
         )
     }
 
-    /// Returns the name of the part of the profile that belongs to the table's process.
+    /// Returns the name that the directory of the table's process has in a profile.
     pub fn part(&self) -> String {
         let (pid, start_time, generation) = self.process();
         part_name(pid, start_time, generation)

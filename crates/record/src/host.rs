@@ -1,15 +1,15 @@
 //! Describes a kind of host (a runtime whose calls are recorded, such as IREE or PyTorch). The
 //! host's adapter writes the description into the metadata of a process. So code that shows or
-//! exports calls need not know single hosts.
+//! exports calls need not know the individual hosts.
 //!
 //! ```text
 //!  number u8 · flags u8 · 3 × u32 thousandths · name · title · ops · library key · without calls ·
 //!  bookkeeping · profiler · u8 n · n × (role u8 · kind) · u8 n · n × numbered · inside
 //! ```
 //!
-//! Texts are a length of four bytes, then UTF-8. The field *inside* was added in a later version;
-//! it is empty if the description ends before it. A reader does not trust a description: see
-//! [`Host::within_bounds`].
+//! A text consists of its length (four bytes) and UTF-8. The field *inside* was added in a later
+//! version; it is empty if the description ends before it. A reader does not trust a description:
+//! see [`Host::within_bounds`].
 
 use std::borrow::Cow;
 
@@ -19,9 +19,9 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire};
 /// A text of a description: a constant of an adapter, or read from a file.
 pub type Text = Cow<'static, str>;
 
-/// Length of the longest text of a description, in bytes.
+/// Maximum length of a text in a description, in bytes.
 pub const LONGEST_TEXT: usize = 400;
-/// Length of the longest list of a description.
+/// The largest number of entries of a list in a description.
 pub const MOST_ENTRIES: usize = 8;
 const MOST_THOUSANDTHS: u32 = 100_000;
 
@@ -36,8 +36,9 @@ pub struct Host {
     pub calls_ops: bool,
     /// Whether the functions of the host's libraries are called for each workgroup of a dispatch.
     pub dispatches: bool,
-    /// Whether the recorder reads no counters for the host's parallel regions and for the task of
-    /// the launching thread. The op's own counts already contain what they count.
+    /// Whether the recorder only times the host's parallel regions and the launching thread's tasks
+    /// in them, without reading counters. The counts of the op that launches a region already
+    /// include the region and these tasks.
     pub times_regions_only: bool,
     /// Whether the program itself runs between two ops. If so, the time between ops does not belong
     /// to the host, and the cost of announcing an op is measured separately.
@@ -45,14 +46,15 @@ pub struct Host {
     /// Whether shapes of arguments distinguish the host's ops only if the user asks for this (`run
     /// --shapes`).
     pub shapes_if_asked: bool,
-    /// Factors in thousandths: the best value, the low end and the high end of its range. A bracket
-    /// costs more in the program than in the calibration, and the times of brackets show only a
-    /// part of this additional cost. The whole additional cost is that part times the factor. The
-    /// factors are 1,000 if the times show the whole cost.
+    /// A factor in thousandths: its best estimate, and the low and the high end of its range. A
+    /// bracket (the recorder's work before and after a call) costs more in the program than in the
+    /// calibration, and the times of brackets show only a part of this additional cost. The whole
+    /// additional cost is that part times the factor. All three numbers are 1,000 if the times of
+    /// brackets show the whole additional cost.
     pub unseen: [u32; 3],
     /// The words for the host's ops, such as `the ops of PyTorch`. Empty if the host calls no ops.
     pub ops: Text,
-    /// The key of the name of a call's library in exported traces, such as `machine`.
+    /// The key under which exported traces contain the name of a call's library, such as `machine`.
     pub library_key: Text,
     /// A sentence that explains why the host may have no calls although it was seen in the program.
     /// Empty if there is none.
@@ -62,18 +64,20 @@ pub struct Host {
     pub bookkeeping: Text,
     /// The name of the host's own profiler, such as `torch.profiler`. Empty if the host has none.
     pub profiler: Text,
-    /// The host's own names for calls of some roles. Other roles keep the published names.
+    /// The host's own names for calls of some roles (kinds of calls). For calls of other roles, all
+    /// hosts share the same names.
     pub kinds: Cow<'static, [(Role, Text)]>,
-    /// Prefixes of names, such as `ProfilerStep#`. Ranges whose names differ only in the number
-    /// after such a prefix share one row.
+    /// Prefixes of names, such as `ProfilerStep#`. Calls whose names differ only in the number
+    /// after such a prefix share one row of a table.
     pub numbered: Cow<'static, [Text]>,
-    /// Tells the user how to see the loops inside of the host's functions. Empty if they cannot be
-    /// instrumented.
+    /// A text that tells the user how to see the loops inside of the host's functions. Empty if the
+    /// functions cannot be instrumented.
     pub inside: Text,
 }
 
 impl Host {
-    /// A host without a description. A constant, so that adapters list only the fields that differ.
+    /// A host without a description. Adapters list only the fields that differ from this constant,
+    /// and take the others from it.
     pub const UNKNOWN: Self = Self {
         name: Cow::Borrowed(""),
         title: Cow::Borrowed("an unknown host"),
@@ -180,7 +184,7 @@ impl Wire for Host {
 
 impl Host {
     /// Limits the description to what a file may contain: shortens texts and lists, removes control
-    /// characters, and limits numbers.
+    /// characters, limits numbers, and replaces an empty title or library key.
     pub fn within_bounds(mut self) -> Self {
         let [value, low, high] =
             self.unseen.map(|thousandths| thousandths.clamp(1_000, MOST_THOUSANDTHS));
@@ -245,7 +249,8 @@ mod tests {
         let cut =
             Host::get(&mut Decoder::new(&bytes[..earlier])).expect("as of an earlier version");
         assert_eq!(cut, Host { inside: "".into(), ..read.clone() });
-        // The description is cut at every byte, or at 500 places if it is long.
+        // A description that is cut anywhere else cannot be read. Of a long one, at most 500 cuts
+        // are tested.
         let cuts = (0..bytes.len()).step_by(bytes.len().div_ceil(500));
         for cut in cuts.filter(|cut| *cut != earlier) {
             assert!(Host::get(&mut Decoder::new(&bytes[..cut])).is_err(), "cut at {cut}");

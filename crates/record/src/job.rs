@@ -8,7 +8,7 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire};
 pub struct Job {
     /// The rank of the process in the job, from 0.
     pub rank: u32,
-    /// The number of ranks, above `rank`; `None` if the launcher does not give it.
+    /// The number of ranks, which is above `rank`; `None` if the launcher does not give it.
     pub size: Option<u32>,
 }
 
@@ -18,9 +18,9 @@ pub const RANK_VARIABLE: &str = "COUNTERPOINT_RANK";
 pub const WORLD_SIZE_VARIABLE: &str = "COUNTERPOINT_WORLD_SIZE";
 
 /// The variables for the rank and for the number of ranks. The flag says whether the first variable
-/// is used only if the second is also set. The first pair that is set is used: first what a person
-/// gave, then the variables of the innermost launcher (`mpirun` may start one `torchrun` per
-/// machine).
+/// is used only if the second is also set. The first usable pair counts. What a person gave comes
+/// first. The inner of two launchers comes before the outer one, because `mpirun` may start one
+/// `torchrun` per machine.
 const LAUNCHERS: [(&str, &str, bool); 6] = [
     (RANK_VARIABLE, WORLD_SIZE_VARIABLE, false),
     // torchrun and its imitators. `RANK` alone may have any meaning.
@@ -41,8 +41,8 @@ const UNNAMED: &str = "none";
 /// The maximum length of a job's name in bytes. A longer name counts as not set.
 pub const LONGEST_JOB_NAME: usize = 400;
 
-/// Returns the name or number that the launcher gave the job, the same for all ranks. `variable`
-/// returns the value of an environment variable. Invalid UTF-8 is replaced.
+/// Returns the job's name or number, the same for all ranks, if a launcher or a person gave one.
+/// `variable` returns the value of an environment variable. Invalid UTF-8 is replaced.
 pub fn job_name<B: AsRef<[u8]>>(variable: impl Fn(&str) -> Option<B>) -> Option<String> {
     let named = |name: &&str| {
         let value = variable(name)?;
@@ -67,9 +67,9 @@ pub fn variables_in<'a>(bytes: &'a [u8]) -> impl Fn(&str) -> Option<&'a [u8]> {
 }
 
 impl Job {
-    /// Reads the place from an environment: `variable` returns the value of an environment
-    /// variable. A value that is not a number counts as not set, and so does a rank that is not
-    /// below the number of ranks.
+    /// Reads a process's place in its job from the process's environment variables, whose values
+    /// `variable` returns. A value that is not a number counts as not set, and so does a rank that
+    /// is not below the number of ranks.
     pub fn of<B: AsRef<[u8]>>(variable: impl Fn(&str) -> Option<B>) -> Option<Self> {
         let number = |name: &str| -> Option<u32> {
             std::str::from_utf8(variable(name)?.as_ref()).ok()?.trim().parse().ok()

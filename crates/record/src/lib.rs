@@ -1,5 +1,5 @@
-//! Defines the binary formats: the bytes that the agent writes inside another process, and that
-//! readers read afterwards, even if they are incomplete.
+//! Defines the binary formats: the bytes that the agent (the library in the profiled process)
+//! writes, and that readers read afterwards, even if the bytes are incomplete.
 //!
 //! ```text
 //!  counterpoint run          process that is profiled                     counterpoint report
@@ -15,19 +15,19 @@
 //! |---|---|
 //! | [`wire`] | little-endian encoder and decoder, prefix varints, XXH64 |
 //! | [`page`] | a page: header, records of calls, their values and thread clocks |
-//! | [`pool`] | the shared mapping: page claims, the process table with its losses |
+//! | [`pool`] | the file that the processes of a run share: which pages are claimed, and the losses of each process |
 //! | [`meta`] | frames of a process's metadata file |
 //! | [`role`] | the kinds of calls |
 //! | [`host`] | the description of a kind of host |
-//! | [`counts`] | tables of exact counts of calls, in runs with a budget |
+//! | [`counts`] | tables of counts of calls, in runs with a budget (a limit for the cost of recording) |
 //! | [`loops`] | tables of instrumented loops, and the file to which they are moved |
 //! | [`run_file`] | the settings that `run` resolved and that the agent follows |
 //! | [`preloadable`] | which programs can load the preloaded library; not a format |
 //! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
-//! | [`usage`] | the numbers that the kernel counts for every thread anyway |
+//! | [`usage`] | what the kernel counts for every thread anyway: CPU time, page faults and context switches |
 //! | [`job`] | the place of a process in a distributed job |
 //! | [`thread_times`] | the processor time of each thread of a process, at its end |
-//! | [`brackets`] | the times of brackets around the program's own calls |
+//! | [`brackets`] | how long the recorder's work before and after a call takes |
 //!
 //! A record is valid as soon as `committed` in its page's header includes it. So a crash leaves
 //! earlier records readable. Damaged bytes must not make a reader panic.

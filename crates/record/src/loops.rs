@@ -1,10 +1,10 @@
-//! Defines the counts of instrumented loops: the tables that threads write in the pool, and the
-//! file to which the counts are moved. `include/counterpoint/loops.h` explains the words of an
-//! entry.
+//! Defines the counts of instrumented loops: the tables that threads write in the pool (memory that
+//! the processes of a run share), and the file to which the counts are moved. An entry contains a
+//! thread's counts for one loop or function; `include/counterpoint/loops.h` explains its words.
 //!
 //! A thread's tables are stored in *runs*: contiguous pages of the pool. When a thread first enters
-//! a function of a module, it adds a block to its last run. If the block does not fit, it claims a
-//! new run.
+//! a function of an instrumented module, the thread adds a block (its table for this module) to its
+//! last run. If the block does not fit, the thread claims a new run.
 //!
 //! ```text
 //!  run     header, 256 bytes: process, thread, `used`
@@ -18,9 +18,9 @@
 //! ```
 //!
 //! A block is valid as soon as `used` includes it. When the thread ends, the recorder appends the
-//! numbers that are not zero to the file [`LOOPS_NAME`], as frames like those of the metadata
-//! ([`crate::meta`]), and gives the pages back to the pool. After a crash, the collector does this.
-//! The frames are:
+//! numbers that are not zero to the file [`LOOPS_NAME`], and gives the pages back to the pool. The
+//! file consists of frames like those of the metadata ([`crate::meta`]). After a crash, the command
+//! that collects the pool appends the numbers. The frames are:
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|
@@ -29,7 +29,7 @@
 //! | 3 | events | records of mode log: [`EventsFrame`] |
 //! | 4 | moment | ticks, CLOCK_MONOTONIC in ns: u64 |
 //! | 5 | code | the place of the machine code of a module: [`CodeFrame`] |
-//! | 6 | trips | the iterations of single hits of ids of one block: [`TripsFrame`] |
+//! | 6 | trips | statistics of the iterations per hit, for ids of one block: [`TripsFrame`] |
 //! | 7 | reading | the time that reading counters takes: [`LoopFrame::Reading`] |
 
 mod code;
@@ -47,7 +47,7 @@ pub use run::{
     RunHeader, Shape, sums_offset,
 };
 
-/// Name of the file of loops in a process's part.
+/// Name of the file of loops in the directory of a process.
 pub const LOOPS_NAME: &str = "loops.cps";
 
 #[cfg(test)]

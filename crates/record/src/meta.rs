@@ -10,13 +10,13 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `names` | names of the files of a process's part |
+//! | `names` | names of the parts of a profile and of their files |
 //! | `process` | the process itself, and the cost of recording it |
 //! | `exports` | libraries, their functions, and other exports |
-//! | `values` | the meanings of values, and texts |
-//! | `calibration` | the cost of an empty probe |
+//! | `values` | the meanings of the values that calls can have, and texts |
+//! | `calibration` | the cost of recording an empty call |
 //!
-//! `wire!` makes the writer and the reader of a frame.
+//! The macro `wire!` generates the code that writes and reads the payload of a frame.
 
 mod calibration;
 mod exports;
@@ -51,36 +51,38 @@ pub enum Frame {
     Process(Process),
     /// A moment on all clocks.
     Snapshot(Snapshot),
-    /// A library was loaded, or a machine of a host was first seen.
+    /// A library was loaded, or a virtual machine of a host was first seen.
     Library(Library),
-    /// A host, with the number by which its libraries refer to it. The first host with a number
-    /// wins.
+    /// A host (a runtime, such as IREE or PyTorch), with the number by which its libraries refer to
+    /// it. If several hosts have the same number, the first one is used.
     Host(u8, Box<Host>),
-    /// The cost of recording an empty call, and what its counters read.
+    /// The cost of recording an empty call, and what the counters read for it.
     Calibration(Calibration),
-    /// An export that is not a function of a library was first seen.
+    /// An export that is not a function of a library (for example, an op) was seen for the first
+    /// time.
     Op(OpExport),
-    /// The meaning of one key of values.
+    /// What the values under one key mean. A call can have values, each under a key.
     Value(ValueKey),
     /// A text that values refer to.
     Text(Text),
     /// What it cost to append the last pages of threads that have ended.
     Leaving(Leaving),
-    /// The steps of the clock.
+    /// The steps by which the clock advances.
     Clock(Granularity),
-    /// The times of brackets around the program's calls. A later frame of the same thread with the
-    /// same counters replaces an earlier one.
+    /// The times of one thread's brackets (the recorder's work before and after a call). A later
+    /// frame replaces an earlier one with the same `thread_uid`, `counters` and `rehearsed`.
     Brackets(Brackets),
     /// The times that the host itself needed to announce ops of one thread, before and after the
     /// ops. A later frame of the same thread replaces an earlier one.
     Announced(Brackets),
-    /// The cost of recording outside of calls and threads. A later frame replaces an earlier one.
+    /// What recording cost the process in addition to the work before and after calls. A later
+    /// frame replaces an earlier one.
     Cost(ProcessCost),
     /// The place of the process in a distributed job.
     Job(Job),
     /// The name that the launcher gave the job: see [`crate::job::job_name`].
     JobName(String),
-    /// The processor time of the threads that the process had at the end of the process or of the
+    /// The processor time of each thread that still existed at the end of the process or of the
     /// recording session.
     Threads(Vec<ThreadCpu>),
 }
@@ -89,7 +91,7 @@ pub enum Frame {
 macro_rules! frames {
     ($name:ident { $($variant:ident($($part:ident),+) = $kind:literal),+ $(,)? }) => {
         impl $name {
-            /// Returns the bytes to append to the file.
+            /// Returns the bytes that are appended to a file for this frame.
             pub fn to_bytes(&self) -> Vec<u8> {
                 let mut e = $crate::wire::Encoder::new();
                 let kind = match self {
@@ -202,7 +204,7 @@ pub(crate) fn raw_frame(bytes: &[u8]) -> Result<(u16, &[u8], usize), Truncated> 
 
 fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
     let (kind, payload, end) = raw_frame(bytes)?;
-    // A key of a kind that a later version added is skipped.
+    // A key whose kind (the interpretation of its values) was added by a later version is skipped.
     let of_later_version = kind == KIND_VALUE
         && payload.get(4).is_some_and(|kind| ValueKind::from_u8(*kind).is_none());
     Ok((if of_later_version { None } else { Frame::of(kind, payload)? }, end))
@@ -213,7 +215,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
 pub struct Scanned<F> {
     /// The frames that are complete and have a kind that this version knows.
     pub frames: Vec<F>,
-    /// Number of places where bytes are not a valid frame.
+    /// Number of places in the file where one or more consecutive bytes belong to no valid frame.
     pub torn: u64,
 }
 
@@ -223,17 +225,17 @@ impl<F> Default for Scanned<F> {
     }
 }
 
-/// Reads the frames of a file to which several threads append. A write in the middle of the file
-/// may have been interrupted, for example by a full disk. The search then continues at the next
-/// complete frame. `of` reads a payload.
+/// Reads the frames of a file to which several threads append. A frame in the middle of the file
+/// may be incomplete, for example because the disk was full when a thread wrote it. In that case,
+/// the function continues at the next complete frame. `of` reads a payload.
 pub(crate) fn scan<F>(
     bytes: &[u8],
     of: impl Fn(u16, &[u8]) -> Result<Option<F>, Truncated>,
 ) -> Scanned<F> {
     let mut all = Scanned::default();
     let (mut at, mut inside) = (0, false);
-    // The checksums of at most this many more bytes are computed, which limits the time for a file
-    // that was damaged on purpose.
+    // The number of bytes whose checksums may still be computed. This limit bounds the time for a
+    // file that was damaged on purpose.
     let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
     while at < bytes.len() {
         let rest = &bytes[at..];

@@ -7,10 +7,10 @@
 //!
 //! In the pool, a page has its full size; in `pages.cps`, it ends after its last record. A page
 //! belongs to one thread, and `sequence` is its number among the thread's pages, without gaps. A
-//! page can be read by itself, because the differences in it are relative to the base values in its
-//! header.
+//! page can be read by itself: its records refer only to earlier records of the page and to the
+//! base values in its header.
 //!
-//! All fields of records are prefix varints ([`crate::wire`]):
+//! After the tag, all fields of a record are prefix varints ([`crate::wire`]):
 //!
 //! ```text
 //!  call          tag u8 = 0 l e d r w c 1
@@ -32,12 +32,12 @@
 //!  later kinds   tag even, length, payload: skipped by readers that do not know them
 //! ```
 //!
-//! `context.rs` explains how the next call is predicted. At the start of a page, no call is
-//! remembered, and 0 is predicted as the location and the worker. A call without counters
-//! typically takes 3 to 5 bytes, and one with two counters 9 to 15 bytes.
+//! `context.rs` explains how the next call is predicted. At the start of a page, no earlier call is
+//! remembered, and the predicted location and worker are 0. A call without counters typically takes
+//! 3 to 5 bytes, and one with two counters 9 to 15 bytes.
 //!
-//! The keys of values are the constants `KEY_…`; from 16 on, [`crate::meta::ValueKey`] defines
-//! them. A value that a call does not have is absent; it is not 0.
+//! The constants `KEY_…` are the keys of values with a fixed meaning. The keys from 16 on are
+//! defined by [`crate::meta::ValueKey`]. A value that a call does not have is absent; it is not 0.
 //!
 //! The checksum of a flushed page includes its header and its records.
 
@@ -56,33 +56,36 @@ pub use writer::{Cursor, PageWriter};
 pub const PAGE_BYTES: usize = 64 * 1024;
 /// Size of a page's header, in bytes.
 pub const HEADER_BYTES: usize = 256;
-/// Marks the start of a page. Readers also search for this number after damage.
+/// Marks the start of a page. After damaged bytes in a file, readers search for this number to find
+/// the next page.
 pub const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"CPTPAGE1");
 /// The version of the layout described above.
 pub const PAGE_VERSION: u16 = 2;
 
-/// Upper bound for the length of a record: 14 leading fields, and three fields for each of 32
-/// counters in 32 groups.
+/// Upper bound for the length of a call's record in bytes. After the tag, the record has at most 14
+/// fields, and three fields for each of 32 counters, if each is in its own group.
 const LONGEST_RECORD: usize = 1 + (14 + 3 * model::MAX_COUNTERS) * 9 + crate::wire::VARINT_SLACK;
 
 /// Maximum number of values that one call can have.
 pub const MOST_VALUES: usize = 24;
-/// Upper bound for the length of a record of values, with a length field of two bytes.
+/// Upper bound for the length in bytes of a record of values, whose length field has two bytes.
 const LONGEST_VALUES: usize = 3 + MOST_VALUES * (5 + 9) + crate::wire::VARINT_SLACK;
 
 /// Key of a correlation number, which a parallel region and its tasks share.
 pub const KEY_CORRELATION: u32 = 0;
-/// Key of the bytes of storage (memory of tensors that outlive the call) that the call allocated.
+/// Key of the number of bytes of storage that the call allocated. Storage is the memory of tensors
+/// that outlive the call.
 pub const KEY_STORAGE_BYTES: u32 = 1;
-/// Key of the bytes of workspace (memory that the call frees before it ends) that the call
-/// allocated.
+/// Key of the number of bytes of workspace that the call allocated. Workspace is memory that the
+/// call frees before it ends.
 pub const KEY_WORKSPACE_BYTES: u32 = 2;
-/// Key of failed calls; its value is 1.
+/// Key that marks a failed call. The value is 1.
 pub const KEY_FAILED: u32 = 3;
-/// Key of a failed run: the export of the innermost op that did not return. Absent if there was
-/// none.
+/// Key for a failed run (call of a model's entry function). The value is the export of the
+/// innermost op that did not return. The key is absent if there was no such op.
 pub const KEY_FAILED_OP: u32 = 4;
-/// Key of a call of a backward pass: the export of its forward op.
+/// Key for an op of a backward pass. The value is the export of the forward op to which this op
+/// belongs.
 pub const KEY_FORWARD: u32 = 5;
 /// Key of the id that profiler plugins got for the call (`run --plugin-ids`).
 pub const KEY_PLUGIN_ID: u32 = 6;
@@ -99,23 +102,24 @@ const TAG_PLACE: u8 = 64;
 const TAG_THREAD_CLOCK: u8 = 2;
 const TAG_VALUES: u8 = 4;
 
-/// Flag: the page was the thread's last one.
+/// Flag: the page is the thread's last one.
 pub const FLAG_LAST: u32 = 1;
-/// Flag: the page was appended to a file, and its checksum is valid.
+/// Flag: the page was or is about to be appended to a file, and its checksum is valid.
 pub const FLAG_FLUSHED: u32 = 2;
 
 /// One recorded call, for example of a workgroup or of an op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// The export's number. The process numbers exports from 0 as it first sees them. A module that
-    /// is loaded again keeps its numbers.
+    /// The export's number. The recorder numbers the exports of a process from 0, in the order in
+    /// which it first sees them. If the program loads a library again, its exports keep their
+    /// numbers.
     pub export: u32,
-    /// Number of workgroups of the dispatch in x, y, z. 0,0,0 means that the runtime did not report
-    /// it. Then `workgroup` and `worker` are unknown, too.
+    /// Number of workgroups of the dispatch in x, y, z. If the runtime did not report this number,
+    /// `count` is 0,0,0, and `workgroup` and `worker` are unknown, too.
     pub count: [u32; 3],
     /// This workgroup's id.
     pub workgroup: [u32; 3],
-    /// `node << 12 | cpu` at the end of the call.
+    /// The NUMA node and the CPU on which the call ended: `node << 12 | cpu`.
     pub location: u32,
     /// The runtime's worker number.
     pub worker: u32,
@@ -125,23 +129,23 @@ pub struct Call {
     pub end: u64,
 }
 
-/// How a recorded call was chosen in a run with a budget, which times only some calls
-/// ([`crate::counts`]).
+/// How the recorder chose a call that it recorded. In a run with a budget (a limit for the cost of
+/// recording), the recorder times only some calls ([`crate::counts`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
-    /// The call was timed with the probability 1 / `period`; at least 1. The recorder chose the
-    /// period before the call.
+    /// The call was timed with the probability 1 / `period`. The period is at least 1. The recorder
+    /// chose it before the call.
     pub period: u32,
-    /// The counters of a timed call were read with the probability 1 / `counter_period`; at least
-    /// 1. Stored whether or not they were read.
+    /// The counters of a timed call were read with the probability 1 / `counter_period`. The period
+    /// is at least 1. It is stored whether or not the counters were read.
     pub counter_period: u32,
-    /// Number of calls of the export that this thread only counted since its previous record of the
-    /// export.
+    /// Number of calls of the same export that this thread counted, but did not record, since it
+    /// last recorded a call of the export.
     pub skipped: u64,
 }
 
 impl Default for Drawn {
-    /// Returns the values of a call in a run without a budget.
+    /// Returns the fields for a call in a run without a budget.
     fn default() -> Self {
         Self { period: 1, counter_period: 1, skipped: 0 }
     }

@@ -1,12 +1,12 @@
 //! Defines the pool: one file on a memory file system, which `counterpoint run` creates and the
-//! processes of the run map. It contains the processes with their losses, and the pages to which
-//! threads write directly.
+//! processes of the run map. It contains a table of these processes with their losses, and the
+//! pages to which threads write directly.
 //!
 //! ```text
 //!        0  header        magic, version, counts, next free row
-//!       64  owner         the profile that it belongs to ([`owner`])
+//!       64  owner         the profile that the pool belongs to ([`owner`])
 //!     1024  run's row     losses that belong to no recording process
-//!     4096  claims        u32 per page: 0 free, otherwise 1 + row of the owner, and states ([`full`])
+//!     4096  claims        u32 per page: 0 free, else 1 + row of the process, and states ([`full`])
 //!    +8 KiB rows          1 KiB per process: identity, losses
 //!   +1 MiB  pages         64 KiB each
 //! ```
@@ -20,9 +20,9 @@
 //! the start, so that a process under `RLIMIT_FSIZE` can still map and fill it. Claiming a page or
 //! a row does not block.
 //!
-//! A process maps the part before the pages, and each page when it first claims it. If it mapped
-//! the whole file, a program that calls `mlockall` would lock 128 MiB more, which count against its
-//! limit (`RLIMIT_MEMLOCK`).
+//! A process maps the part of the pool before the pages. It maps a page only when one of its
+//! threads claims the page. If the whole file were mapped, a program that calls `mlockall` would
+//! lock 128 MiB more, which count against its limit (`RLIMIT_MEMLOCK`).
 
 mod file;
 pub mod full;
@@ -56,7 +56,7 @@ const CLAIMS_OFFSET: usize = 4096;
 pub const PAGES: usize = 2048;
 /// The largest number of pages that a pool can have.
 pub const MOST_PAGES: usize = 1 << 17;
-/// Number of processes that have their own row in the table of losses.
+/// Number of rows in the process table.
 pub const ROWS: usize = 1024;
 /// Size in bytes of a pool of [`PAGES`] pages. The file is sparse.
 pub const POOL_BYTES: usize = Layout::USUAL.bytes();
@@ -75,7 +75,7 @@ struct Header {
     /// 1 while the process that takes full pages waits for `offers` to change (futex).
     waits: AtomicU32,
     reserved: [u32; 7],
-    /// The first field of [`Owner`].
+    /// The id of the profile that the pool belongs to. It is the first field of [`Owner`].
     id: [u8; 16],
 }
 
@@ -84,25 +84,26 @@ struct Header {
 pub struct Row {
     /// Process id in the process's own PID namespace; 0 while the row is free.
     pub pid: AtomicU32,
-    /// Number of earlier parts of the same process, for example from before an `exec`.
+    /// Number of directories in the profile that the same process created earlier, for example
+    /// before an `exec`.
     pub generation: AtomicU32,
     /// Start time of the process in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: AtomicU64,
     /// Number of threads that have recorded so far.
     pub threads: AtomicU32,
-    /// 1 if the process is alive but will not write any more, because its recording session has
-    /// ended.
+    /// 1 if the process's recording session has ended. The process may still be alive, but does not
+    /// use this pool any more.
     pub left: AtomicU32,
-    /// Number of calls in pages that were flushed or released.
+    /// Number of recorded calls on the pages that this process's threads have finished.
     pub calls: AtomicU64,
-    /// The user's request to the plugins ([`PluginControl`]), in the run's own row. Processes with
-    /// plugins wait for a change of this word (futex).
+    /// The user's request to the plugins ([`PluginControl`]). Only the run's row has it. Processes
+    /// with plugins wait for a change of this word (futex).
     pub plugin_control: AtomicU32,
     reserved1: AtomicU32,
     reserved2: [u64; 27],
     /// Number of occurrences of each [`Loss`], indexed by its number.
     pub losses: [AtomicU64; Loss::CAPACITY],
-    /// `errno` of the first occurrence; 0 if there was none.
+    /// For each loss, the first `errno` that was reported with it; 0 if none was.
     pub first_errno: [AtomicU32; Loss::CAPACITY],
 }
 
@@ -133,7 +134,7 @@ impl PluginControl {
 }
 
 impl Row {
-    /// Changes the request, and wakes the threads that wait for a change.
+    /// Changes the request to the plugins, and wakes the threads that wait for a change.
     pub fn control_plugins(&self, change: impl Fn(PluginControl) -> PluginControl) {
         let next = |word| Some(change(PluginControl::of_word(word)).word());
         let _ = self.plugin_control.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
@@ -143,7 +144,7 @@ impl Row {
         unsafe { libc::syscall(libc::SYS_futex, &raw const self.plugin_control, wake, all) };
     }
 
-    /// Adds `count` occurrences of `loss`. An `errno` of 0 means that there was none.
+    /// Adds `count` occurrences of `loss`. An `errno` of 0 means that no error number is known.
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
         let n = loss.number();
         self.losses[n].fetch_add(count, Ordering::Relaxed);
@@ -163,20 +164,23 @@ impl Row {
     }
 }
 
-/// A mapped pool, as the agent uses it. It is `Copy` and never unmapped, because threads that run
-/// until the very end of the process may still write through it.
+/// A pool that this process has mapped. The type is `Copy`, and the part before the pages is never
+/// unmapped, because threads that run until the very end of the process may still write to this
+/// part.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
-    /// The part before the pages.
+    /// Address of the part before the pages.
     base: *mut u8,
     /// Address of each page in this process; null if it is not mapped. Only the thread that has
-    /// claimed a page writes the address.
+    /// claimed a page changes its address, except when another pool replaces this one.
     places: &'static [AtomicPtr<u8>],
 }
 
-// SAFETY: all memory after `base` is either atomic or belongs to the claimer of a page.
+// SAFETY: the memory of a pool is constant, is atomic, or belongs to the thread that has claimed
+// the page.
 unsafe impl Send for Pool {}
-// SAFETY: all memory after `base` is either atomic or belongs to the claimer of a page.
+// SAFETY: the memory of a pool is constant, is atomic, or belongs to the thread that has claimed
+// the page.
 unsafe impl Sync for Pool {}
 
 impl Pool {
@@ -220,7 +224,7 @@ impl Pool {
         old: Option<Self>,
         guard: impl FnOnce(usize, usize) -> Result<G, i32>,
     ) -> Result<(Self, G), i32> {
-        // SAFETY: `stat` consists of integers, for which zeros are values.
+        // SAFETY: `stat` consists of integers, for which zeros are valid values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: `stat` outlives the call.
         if unsafe { libc::fstat(fd, &mut stat) } != 0 {
@@ -245,8 +249,9 @@ impl Pool {
         let known = header.magic == MAGIC
             && header.version == VERSION
             && header.pages as usize == layout.pages();
-        // A pool of another size stays at its own address. This matters only for a thread that
-        // still accesses the old pool by mistake.
+        // A new pool of another size than the old one stays at the address where it was just
+        // mapped. Only a thread that still accesses the old pool by mistake would notice a
+        // difference.
         if known && let Some(old) = old.filter(|old| old.layout() == layout) {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: both mappings are ours and have this length. The new one replaces the old one
@@ -264,8 +269,8 @@ impl Pool {
         Ok((Self { base, places: Box::leak(unmapped.collect()) }, guard))
     }
 
-    /// [`Pool::open`] for one of our own processes. If the program truncates the pool later, this
-    /// process sees an empty pool.
+    /// Does what [`Pool::open`] does, for a process of Counterpoint that is not recorded itself. If
+    /// the recorded program truncates the pool later, this process sees an empty pool.
     ///
     /// # Errors
     /// Same as [`Pool::open`], or as [`TruncationGuard::new`].
@@ -309,10 +314,12 @@ impl Pool {
         ProfileId(self.header().id)
     }
 
-    /// Returns the row with this number. Larger numbers mean the last row, which is shared.
+    /// Returns the row with this number. For larger numbers than the table has, returns the last
+    /// row, which several processes share.
     pub fn row(&self, number: u32) -> &'static Row {
         let n = (number as usize).min(ROWS - 1);
-        // SAFETY: the mapping is never unmapped once handed out, and `n` is inside of its table.
+        // SAFETY: the mapping is never unmapped once handed out, and contains row `n` of the
+        // process table.
         unsafe { &*self.base.add(self.layout().rows_offset() + n * size_of::<Row>()).cast::<Row>() }
     }
 
@@ -323,8 +330,8 @@ impl Pool {
         unsafe { &*self.base.add(RUN_ROW_OFFSET).cast::<Row>() }
     }
 
-    /// Claims a row for a process. If the table is full, returns the last row, which is then
-    /// shared.
+    /// Claims a row for a process, and returns the row's number. If the table is full, this is the
+    /// last row, which several processes then share.
     pub fn claim_row(&self) -> u32 {
         let n = self.header().next_row.fetch_add(1, Ordering::Relaxed);
         if n as usize >= ROWS {
@@ -348,8 +355,9 @@ impl Pool {
         })
     }
 
-    /// Claims `count` consecutive free pages and returns the first one; `None` if so many do not
-    /// follow each other. The search begins at the end of the pool, away from single pages.
+    /// Claims `count` consecutive free pages and returns the first one; `None` if there are not
+    /// that many consecutive free pages. The search begins at the end of the pool, away from the
+    /// pages that threads claim one at a time.
     pub fn claim_run(&self, row: u32, count: usize) -> Option<usize> {
         let claims = self.claims();
         let take = |n: usize| {
@@ -358,8 +366,8 @@ impl Pool {
         let mut end = claims.len();
         while count > 0 && end >= count {
             let first = end - count;
-            // The last page of the range that is in use. The next attempt uses the pages before
-            // it.
+            // A page in the range that is in use: the last one, or the first one that another
+            // thread claimed in the meantime. The next attempt uses pages before this page.
             let taken = (first..end).rev().find(|n| claims[*n].load(Ordering::Relaxed) != 0);
             let taken = taken.or_else(|| {
                 let lost = (first..end).find(|n| !take(*n))?;
@@ -374,8 +382,8 @@ impl Pool {
         None
     }
 
-    /// Maps the pages that [`Pool::claim_run`] claimed as one range, and makes them present, as
-    /// [`Pool::populate`] does. The pages are not zeroed.
+    /// Maps pages that [`Pool::claim_run`] claimed to consecutive addresses, and makes them
+    /// present, as [`Pool::populate`] does. The function does not zero the pages.
     ///
     /// # Errors
     /// Same as [`Pool::populate`].
@@ -410,17 +418,17 @@ impl Pool {
     /// Unmaps the page from this process. The content stays in the pool.
     ///
     /// # Safety
-    /// Nothing in this process may write to the page any more.
+    /// Nothing in this process may access the page any more.
     pub unsafe fn unmap_page(&self, page: usize) {
         let at = self.place(page).swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !at.is_null() {
-            // SAFETY: `map_page` mapped this page, and by contract nobody writes to it any more.
+            // SAFETY: `map_page` mapped this page, and by contract nobody accesses it any more.
             unsafe { libc::syscall(libc::SYS_munmap, at, PAGE_BYTES) };
         }
     }
 
-    /// Unmaps from this process the pages that no process has claimed. It is meant for a process
-    /// that will not claim any more pages.
+    /// Unmaps from this process the pages that no process has claimed. The function is meant for a
+    /// process that will not claim any more pages.
     pub fn unmap_free_pages(&self, row: u32) {
         for page in (0..self.places.len()).filter(|page| !self.page(*page).is_null()) {
             let claim = self.claim(page);
@@ -432,9 +440,9 @@ impl Pool {
         }
     }
 
-    /// Replaces the page by private memory, in this process only. If a child is forked in the
-    /// middle of a record, the child writes the rest of the record to this memory, and not to its
-    /// parent's page.
+    /// Replaces the page by private memory, in this process only. A child that was forked in the
+    /// middle of a record calls this. The child then writes the rest of the record to this memory,
+    /// and not to its parent's page.
     ///
     /// # Errors
     /// Returns the `errno` of `mmap`, or `EFAULT` if the page is not mapped.
@@ -480,23 +488,23 @@ impl Pool {
         Ok(at)
     }
 
-    /// Maps the page if necessary, and makes its memory present. Then a write to the page does not
-    /// fault. So it adds nothing to the program's counters of page faults, and raises no SIGBUS
-    /// when the file system is full.
+    /// Maps the page if necessary, and makes its memory present, so that a write to the page does
+    /// not fault. Such a write adds nothing to the program's counters of page faults, and raises no
+    /// SIGBUS if the file system is full.
     ///
     /// # Errors
     /// Returns the `errno` that says why there is no memory (EAGAIN if the program may not lock
-    /// more), or why the pool cannot be opened.
+    /// more memory), or why the pool cannot be opened or mapped.
     pub fn populate(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let place = self.map_page(page, path)?;
-        // SAFETY: the range is the page that was just mapped.
+        // SAFETY: the range is the page, which `map_page` has mapped.
         if unsafe { libc::madvise(place.cast(), PAGE_BYTES, libc::MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
         }
         if errno() != libc::EINVAL {
             return Err(errno());
         }
-        // The kernel is older than Linux 5.14.
+        // EINVAL means that the kernel is older than Linux 5.14.
         let fd = open_raw(path)?;
         let made =
             make_present_without_populate(place, PAGE_BYTES, self.layout().page_offset(page), fd);
@@ -517,8 +525,9 @@ fn make_present(place: *mut u8, bytes: usize, offset: usize, fd: i32) -> Result<
     }
 }
 
-/// [`make_present`] for kernels before Linux 5.14: reserves the space, then touches each page. The
-/// program's counters count these page faults, but no recorded call contains them.
+/// [`make_present`] for kernels before Linux 5.14: reserves the file's space, then touches the
+/// mapping every 4 KiB. The program's counters count these page faults, but no recorded call
+/// contains them.
 fn make_present_without_populate(
     place: *mut u8,
     bytes: usize,
@@ -544,8 +553,8 @@ fn make_present_without_populate(
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_NORESERVE;
 
 /// Maps a part of the pool (or private memory, with `MAP_ANONYMOUS`), at an address that the kernel
-/// chooses or, with `MAP_FIXED`, in place of a mapping. It makes a raw system call, because the
-/// agent replaces `mmap`.
+/// chooses or, with `MAP_FIXED`, in place of a mapping. The function makes a raw system call,
+/// because the agent replaces `mmap`.
 fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Result<*mut u8, i32> {
     let number = |n: i32| libc::c_long::from(n);
     let (prot, flags) = (number(libc::PROT_READ | libc::PROT_WRITE), number(flags));
@@ -563,8 +572,8 @@ fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Re
     Ok(base)
 }
 
-/// Opens a file with a raw system call. `open` is a cancellation point: a thread that is cancelled
-/// there would unwind through our stack frames.
+/// Opens a file with a raw system call, because libc's `open` is a cancellation point: a thread
+/// that is cancelled there would unwind through our stack frames.
 fn open_raw(path: &CStr) -> Result<i32, i32> {
     let (at, flags) = (libc::AT_FDCWD as libc::c_long, libc::O_RDWR | libc::O_CLOEXEC);
     // SAFETY: `path` is a C string; the flags need no mode argument.

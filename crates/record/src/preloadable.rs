@@ -1,4 +1,5 @@
-//! Determines from a program's file whether the program can load our library in `LD_PRELOAD`.
+//! Determines from a program's file whether the program can be started with our library (the agent)
+//! in `LD_PRELOAD`.
 //!
 //! ```text
 //!  file ──► #! line? ──► its interpreter, up to five times
@@ -9,13 +10,14 @@
 //!                                       static         anything else           another libc
 //! ```
 //!
-//! The dynamic linkers of musl and of an older glibc refuse to start a program with our library in
-//! `LD_PRELOAD`. So `run` and the agent check the program first.
+//! The dynamic linkers of musl and of a glibc before 2.17 refuse to start a program with our
+//! library in `LD_PRELOAD`. So `counterpoint run` and the agent examine each program before they
+//! start it.
 //!
 //! The agent also calls this code between `vfork` and `exec`. So it does not allocate, take locks,
-//! or call a library function that could do either. It uses about 6 KiB of stack and a few dozen
-//! system calls. The caller must preserve `errno`. Decisions that only the kernel makes
-//! (binfmt_misc, security modules) are not predicted.
+//! or call a library function that could do either. It uses about 12 KiB of stack and, for most
+//! programs, a few dozen system calls. The caller must preserve `errno`. Decisions that only the
+//! kernel makes (binfmt_misc, security modules) are not predicted.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
@@ -28,7 +30,8 @@ use elf::{Header, PT_INTERP};
 /// How a program reacts to our library in `LD_PRELOAD`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// The program loads the library, or the file is no program, so that `exec` will refuse it.
+    /// The program loads the library, its file cannot be read to find out, or `exec` will refuse
+    /// the file.
     Able,
     /// The program has no dynamic linker, so it ignores the library.
     Static,
@@ -40,7 +43,8 @@ pub enum Carrier {
     OldGlibc,
     /// The program is for another processor architecture or word size.
     OtherMachine,
-    /// The program uses a sanitizer that ends the program if another library is loaded before it.
+    /// The program uses a sanitizer, which ends the program if our library is loaded before the
+    /// sanitizer's library.
     Sanitized,
 }
 
@@ -58,25 +62,27 @@ impl Carrier {
         }
     }
 
-    /// Whether the library must be removed from the program's environment. With the library, such
-    /// a program would not start, or would print a complaint.
+    /// Returns whether our library must be removed from `LD_PRELOAD` in the program's environment.
+    /// With our library, a program that refuses it would not start, or would print a complaint.
     pub fn refuses(self) -> bool {
         matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine | Self::Sanitized)
     }
 }
 
-/// The symbol version that `libc.so.6` must define to run our library.
+/// The symbol version that a program's `libc.so.6` must define so that our library can be loaded.
 const FLOOR: &[u8] = b"GLIBC_2.17";
 const FLOOR_MINOR: u32 = 17;
-/// A symbol version that only the dynamic linker of a glibc defines.
+/// A symbol version that every dynamic linker of glibc defines, and no dynamic linker of another C
+/// library.
 const GLIBCS_OWN: &[u8] = b"GLIBC_PRIVATE";
-/// Number of nested `#!` lines that the kernel follows.
+/// Maximum number of nested `#!` lines that the kernel follows.
 const DEEPEST: u32 = 5;
 /// Number of bytes that the kernel reads to find `#!`.
 const START_BYTES: usize = 256;
 const PATH_BYTES: usize = 4096;
 
-/// Examines the program at `path`, relative to the directory `at` (or `AT_FDCWD`).
+/// Examines the program at `path`. A relative path begins at the open directory `at` (a file
+/// descriptor, or `AT_FDCWD`).
 pub fn examine(at: c_int, path: &CStr) -> Carrier {
     let mut start = [0u8; START_BYTES];
     let Some(mut file) = File::open(at, path) else { return Carrier::Able };
@@ -99,8 +105,8 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     if start.get(..4) == Some(b"\x7fELF") {
         return examine_elf(&file, &start);
     }
-    // The file is neither a script with `#!` nor an ELF file. `execve` refuses it, but shells and
-    // `execvp` run it with /bin/sh.
+    // The file is not an ELF file and, unless too many `#!` lines are nested, has no `#!` line.
+    // `execve` refuses a file with neither, but shells and `execvp` run it with /bin/sh.
     match File::open(libc::AT_FDCWD, c"/bin/sh") {
         Some(shell) if shell.read(0, &mut start) > 0 && start.get(..4) == Some(b"\x7fELF") => {
             examine_elf(&shell, &start)
@@ -127,8 +133,8 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
     let Some(header) = Header::read(start) else { return Carrier::OtherMachine };
     let mut interpreter = [0u8; PATH_BYTES];
     let Some(named) = header.interpreter(file, &mut interpreter) else {
-        // The dynamic linker itself may be started as a program. It loads the libraries that its
-        // environment names.
+        // The dynamic linker itself may be started as a program. Then it also loads the libraries
+        // in `LD_PRELOAD`.
         return if is_glibcs(file, &header) { by_libc(file, &header) } else { Carrier::Static };
     };
     if file.gains_rights() {
@@ -152,10 +158,11 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
     by_linker
 }
 
-/// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
-/// because our library is loaded before it. The library asks the runtime not to do so
-/// (`__asan_default_options` in the agent). This has no effect if the program defines its own
-/// options. It also has no effect on runtimes older than that of GCC 8 (`libasan.so.5`).
+/// Returns whether the program uses a shared runtime of AddressSanitizer that ends the program if
+/// our library is loaded before the runtime. Our library asks the runtime to go on
+/// (`__asan_default_options` in the agent). The request has no effect if the program defines
+/// `__asan_default_options` itself. It also has no effect on runtimes older than that of GCC 8
+/// (`libasan.so.5`).
 #[inline(never)]
 fn insists_on_being_first(file: &File, header: &Header) -> bool {
     let (mut has_runtime, mut is_old) = (false, false);
@@ -172,9 +179,10 @@ fn is_glibcs(linker: &File, header: &Header) -> bool {
     header.defines_version(linker, GLIBCS_OWN)
 }
 
-/// Determines whether the linker's glibc is new enough. The `libc.so.6` beside the linker decides.
-/// Without such a file, the file name of the linker decides, which contained the version before
-/// glibc 2.34. Otherwise, the symbol versions of the linker decide.
+/// Determines whether the linker's glibc is new enough. The symbol versions of the `libc.so.6` in
+/// the linker's directory decide. Without such a file, the file name of the linker decides: before
+/// glibc 2.34, it contained the version. If the file name contains no version, the symbol versions
+/// of the linker decide.
 #[inline(never)]
 fn by_libc(linker: &File, header: &Header) -> Carrier {
     let mut path = [0u8; PATH_BYTES];
@@ -207,17 +215,17 @@ fn minor_version(name: &[u8]) -> Option<u32> {
     std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
-/// A regular file that is open while it is examined.
+/// A regular file that is examined. It is open if it can be read.
 struct File {
     fd: c_int,
     stat: libc::stat,
 }
 
 impl File {
-    /// Opens a file. Returns `None` if it is not a regular file: opening another kind can block or
-    /// have side effects.
+    /// Opens a file. Returns `None` if the file does not exist or is not a regular file: opening
+    /// another kind of file can block or have side effects.
     fn open(at: c_int, path: &CStr) -> Option<Self> {
-        // SAFETY: `stat` consists of integers, for which zeros are values.
+        // SAFETY: `stat` consists of integers, for which zeros are valid values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         call(libc::SYS_newfstatat, [at.into(), address(path.as_ptr()), address(&raw mut stat), 0])?;
         if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
@@ -239,7 +247,7 @@ impl File {
         read.map_or(0, |count| count as usize)
     }
 
-    /// Stores the file's path with links resolved, and returns its length. Needs `/proc`.
+    /// Stores the file's path in `to`, with links resolved, and returns its length. Needs `/proc`.
     fn real_path(&self, to: &mut [u8; PATH_BYTES]) -> Option<usize> {
         let link = link_of(self.fd);
         let room = PATH_BYTES as c_long - 16;
@@ -248,18 +256,18 @@ impl File {
         Some(length as usize)
     }
 
-    /// Returns whether this is the dynamic linker of the calling program.
+    /// Returns whether this file is the dynamic linker of the program in which this code runs.
     fn is_our_own(&self) -> bool {
         let Some(path) = own_interpreter() else { return false };
-        // SAFETY: `stat` consists of integers, for which zeros are values.
+        // SAFETY: `stat` consists of integers, for which zeros are valid values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         let place = address(&raw mut stat);
         let found = call(libc::SYS_newfstatat, [libc::AT_FDCWD.into(), address(path), place, 0]);
         found.is_some() && (stat.st_dev, stat.st_ino) == (self.stat.st_dev, self.stat.st_ino)
     }
 
-    /// Returns whether a process gets more rights when it executes the file (`AT_SECURE`,
-    /// security/commoncap.c).
+    /// Returns whether the kernel will set `AT_SECURE` if this process executes the file, for
+    /// example because of a set-user-id bit (security/commoncap.c).
     fn gains_rights(&self) -> bool {
         // SAFETY: both calls have no preconditions.
         let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
@@ -284,7 +292,8 @@ impl File {
         new_user != user || new_group != group || (may_gain && capable())
     }
 
-    /// Returns whether set-user-id bits and file capabilities are disabled.
+    /// Returns whether the file's set-user-id bit and capabilities have no effect: its file system
+    /// is mounted with `nosuid`, or this process has set `no_new_privs`.
     fn gains_nothing(&self) -> bool {
         // The kernel's `statfs` struct of 64-bit machines has fifteen words; `f_flags` is the
         // eleventh.
@@ -329,9 +338,9 @@ pub fn link_of(fd: c_int) -> [u8; 32] {
 /// Returns the path of the dynamic linker of this program, a string in the program's memory. `None`
 /// in a static program.
 fn own_interpreter() -> Option<*const c_char> {
-    // SAFETY: `getauxval` reads values that the kernel passed. The program headers that they point
-    // to stay mapped, and PT_PHDR gives the headers' own address, from which the other addresses
-    // are computed.
+    // SAFETY: `getauxval` reads values that the kernel passed. `AT_PHDR` is the address of the
+    // program headers, which stay mapped. Its difference to the address in PT_PHDR is added to the
+    // other addresses in the headers.
     unsafe {
         let headers = libc::getauxval(libc::AT_PHDR) as usize;
         let count = libc::getauxval(libc::AT_PHNUM) as usize;
@@ -350,7 +359,8 @@ fn address<T>(pointer: *const T) -> c_long {
     pointer as c_long
 }
 
-/// Makes a system call directly, because a C library function could be a cancellation point.
+/// Makes a system call with `syscall`, because the C library's function for that system call could
+/// be a cancellation point.
 fn call(number: c_long, a: [c_long; 4]) -> Option<c_long> {
     // SAFETY: each use passes the arguments that its system call documents, with pointers that
     // outlive the call.

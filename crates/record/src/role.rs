@@ -1,9 +1,9 @@
-//! Defines the roles of calls.
+//! Defines the roles (kinds) of calls.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
 model::numbered! {
-    /// The kind of a call of an export, independent of the host.
+    /// The kind of a recorded call, independent of the host (the runtime whose call it is).
     #[derive(Default)]
     pub enum Role {
         /// A workgroup of a dispatch, or a slice of an imported trace.
@@ -13,11 +13,12 @@ model::numbered! {
         Op = 1 "op",
         /// One run of a model: a call of one of its entry functions.
         Run = 2 "run",
-        /// A parallel region of an op, on the thread that launched it: from the launch until its
-        /// tasks are done.
+        /// A parallel region of an op, on the thread that launched the region: from the launch
+        /// until the region's tasks are done.
         Region = 3 "region",
-        /// One task of a parallel region, on the thread that ran it. The x components of the
-        /// workgroup id and of the count are the task's number and the number of tasks.
+        /// One task of a parallel region, on the thread that ran the task. The x component of the
+        /// call's workgroup id is the task's number, and the x component of its workgroup count is
+        /// the number of tasks.
         Task = 4 "task",
         /// An asynchronous span of an imported trace. It belongs to no thread.
         Span = 5 "span",
@@ -29,13 +30,14 @@ model::numbered! {
 }
 
 impl Role {
-    /// Whether calls with this role come from a host with `calls_ops`.
+    /// Returns whether calls with this role come from a host that calls ops
+    /// ([`crate::host::Host::calls_ops`]).
     pub fn is_of_machine(self) -> bool {
         matches!(self, Self::Op | Self::Run | Self::Region | Self::Task | Self::Range)
     }
 
-    /// Whether calls with this role belong to no thread of the program. They are part of no self
-    /// time and of no percentage.
+    /// Returns whether calls with this role belong to no thread of the program. Reports leave these
+    /// calls out of self times and percentages.
     pub fn is_apart(self) -> bool {
         matches!(self, Self::Span | Self::Bookkeeping)
     }
@@ -45,7 +47,8 @@ impl Wire for Role {
     fn put(&self, e: &mut Encoder) {
         e.u8(*self as u8);
     }
-    /// A role that a later version added becomes the default role.
+    /// A role that this version does not know (its number is from a later version) is read as the
+    /// default role.
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
         Ok(Self::ALL.get(usize::from(d.u8()?)).copied().unwrap_or_default())
     }

@@ -4,7 +4,7 @@
 //!  magic "CPTRUN01" · version u32 · body length u32 · XXH64 of body u64 · body
 //! ```
 //!
-//! The file is written once, before the program starts. A change of the layout gets a new version
+//! The file is written once, before the recording starts. A change of the layout gets a new version
 //! number. An agent that finds another version records nothing (`run` and the agent are shipped
 //! together).
 
@@ -25,8 +25,8 @@ const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
 pub const RUN_FILE_NAME: &str = "run.bin";
-/// The name of the run file if programs should load profiler plugins. A program whose run file has
-/// the other name knows without reading the file that there are no plugins.
+/// The name of the run file if programs should load profiler plugins when they start. So the agent
+/// knows from the name, without reading the file, whether there are plugins to load.
 pub const RUN_FILE_WITH_PLUGINS_NAME: &str = "run-with-plugins.bin";
 /// Environment variable with the absolute path of the run file.
 pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
@@ -44,38 +44,41 @@ pub struct RunFile {
     pub clock: ClockKind,
     /// The counters to read, ordered by group. There are at most [`MAX_COUNTERS`].
     pub counters: Vec<Counter>,
-    /// Patterns (`*`, `?`) for the names of the exports to record; empty for all exports.
+    /// Patterns (`*`, `?`) for the names of the functions and ops to record; empty for all.
     pub filters: Vec<String>,
     /// Whether to read counters for bookkeeping ops of virtual machines (`vm.builtin.…`), too.
     pub bookkeeping: bool,
-    /// The part of each thread's processor time that recording may take, from 0 to 1. With a
-    /// budget, only some calls are timed, or none with a budget of 0. `None`: all calls are
-    /// recorded.
+    /// The share of each thread's processor time that recording may take, from 0 to 1. With a
+    /// budget, only some calls are timed, or none with a budget of 0. `None` if all calls are
+    /// timed.
     pub budget: Option<f64>,
-    /// Whether the number of calls must be exact. If not, a host may announce its ops only in some
-    /// of the program's steps, to stay within the budget.
+    /// Whether the number of calls must be exact. If not, a host may report its ops to the recorder
+    /// only in some of the program's steps, to stay within the budget.
     pub exact_counts: bool,
-    /// The settings for recording instrumented loops.
+    /// The settings for recording instrumented loops; `None` if they are not recorded.
     pub loops: Option<LoopOptions>,
     /// The profiler plugins to load; `None` if there are none.
     pub plugins: Option<PluginOptions>,
-    /// Clock snapshots taken by `run` before the program started.
+    /// Clock snapshots taken before the recording started.
     pub snapshots: Vec<Snapshot>,
 }
 
-/// The settings for recording instrumented loops.
+/// The settings for recording instrumented loops. A *hit* is one execution of a loop or one call of
+/// a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopOptions {
-    /// Mode sampled: number of hits of each id and thread that are timed before the random ones.
+    /// Mode sampled: for each loop or function (id) and each thread, so many first hits are all
+    /// timed. Later hits are timed at random.
     pub first: u32,
-    /// Mode sampled: the gap from one timed hit to the next is 1 + (random & this mask). The mask
-    /// is a power of two minus one.
+    /// Mode sampled: a hit that is timed at random comes 1 + (random number & this mask) hits after
+    /// the timed hit before it. The mask is a power of two minus one.
     pub gap_mask: u32,
-    /// Mode log: number of hits of each id and thread that are recorded.
+    /// Mode log: for each loop or function (id) and each thread, so many first hits are recorded.
     pub logged: u32,
     /// Whether the machine code of instrumented modules is copied into the profile.
     pub keep_code: bool,
-    /// Whether a histogram of the iterations of single hits is kept.
+    /// Whether the smallest and the largest number of iterations per hit, and a histogram of these
+    /// numbers, are kept.
     pub trips: bool,
 }
 
@@ -90,31 +93,33 @@ impl Default for LoopOptions {
 pub struct PluginOptions {
     /// Absolute paths of the plugins' files, in the order in which they are loaded.
     pub files: Vec<String>,
-    /// Numbers of the published types of events that plugins should record; empty for all types
-    /// that a plugin supports.
+    /// Numbers of the types of events that plugins should record, as published with the plugin
+    /// interface; empty for all types that a plugin supports.
     pub types: Vec<u32>,
     /// The configuration that the user gave for plugins, as text.
     pub configuration: String,
-    /// Maximum size of a plugin's events in bytes; 0 means no limit.
+    /// Maximum size in bytes of the events that a plugin records in one process; 0 means no limit.
     pub max_buffer: u64,
-    /// The lowest level of the plugins' messages that are kept (KINETO_LOG_LEVEL).
+    /// Messages of plugins are kept if their level is at least this (KINETO_LOG_LEVEL).
     pub log_level: u32,
     /// Time between two requests to the plugins to hand over events while the program runs, in ms;
     /// 0 for no requests.
     pub flush_ms: u64,
-    /// The longest time that one call of a plugin may take at the end of the recording, in ms.
+    /// The longest time that a call of a plugin's function may last without writing events, in ms.
+    /// A plugin that takes longer is not called again.
     pub patience_ms: u64,
     /// Whether plugins get an id for each op.
     pub ids: bool,
-    /// Patterns for the names of the programs that load the plugins; empty for programs that do not
-    /// match `except`.
+    /// Patterns for the names of the programs that load the plugins. If there are none, all
+    /// programs that do not match `except` load them.
     pub programs: Vec<String>,
-    /// Patterns for the names of programs that do not load the plugins.
+    /// Patterns for the names of programs that do not load the plugins; ignored if there are
+    /// patterns in `programs`.
     pub except: Vec<String>,
 }
 
 impl PluginOptions {
-    /// Whether a program with this file name should load the plugins.
+    /// Returns whether a program with this file name should load the plugins.
     pub fn are_for(&self, program: &str) -> bool {
         let is_in = |patterns: &[String]| patterns.iter().any(|p| glob::matches(p, program));
         match self.programs.is_empty() {
@@ -136,7 +141,7 @@ pub enum RunFileError {
     Truncated(usize),
     /// The checksum does not match the body.
     Checksum,
-    /// A field (its name) has a value that this version does not know.
+    /// The field with this name has a value that this version does not know.
     Unknown(&'static str, u32),
 }
 
@@ -195,7 +200,8 @@ impl RunFile {
 
     /// Finds the pool's path in a run file and stores it in `path` with a terminating zero. Does
     /// not allocate, and does not verify the checksum. `read(offset, buffer)` must return the
-    /// number of bytes read. `None` for a file that is not a run file, or if the path is too long.
+    /// number of bytes read. Returns `None` if the file is not a run file of this version, or if
+    /// `path` is too short for the pool's path.
     pub fn find_pool(
         mut read: impl FnMut(u64, &mut [u8]) -> usize,
         path: &mut [u8],

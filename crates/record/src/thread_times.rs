@@ -1,4 +1,4 @@
-//! The processor time of the threads of a process at the end of the process or of the recording
+//! The processor time of each thread of a process, at the end of the process or of its recording
 //! session. Threads that recorded nothing are included.
 
 use crate::wire::wire;
@@ -13,7 +13,7 @@ pub struct ThreadCpu {
     pub cpu_ns: u64,
 }
 
-/// The largest number of threads that are listed for one process.
+/// If a process has more threads than this, the times of its threads are not listed.
 pub const MOST_THREADS: usize = 1024;
 
 wire!(ThreadCpu { tid, cpu_ns, name });

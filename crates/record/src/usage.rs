@@ -1,8 +1,8 @@
-//! Reads what the kernel counts for every thread in any case: CPU time, page faults and context
-//! switches. Nothing is attached to the thread, so nothing slows it down between two readings. A
-//! reading costs about 0.7 µs (two system calls).
+//! Reads what the kernel counts for every thread, recorded or not: CPU time, page faults and
+//! context switches. Nothing is attached to the thread, so nothing slows it down between two
+//! readings. A reading costs about 0.7 µs (two system calls).
 
-/// Number of words of a usage in the header of a page.
+/// Number of 8-byte words of a [`Usage`] in the header of a page ([`crate::page`]).
 pub const USAGE_WORDS: usize = 6;
 
 /// What a thread has used from its start to a moment, or the difference of two such usages.
@@ -23,10 +23,11 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the usage of the calling thread at the moment `ticks`. Returns `None` and sets
-    /// `errno` if the kernel refuses, for example because of a seccomp filter. Does not allocate.
+    /// Returns the usage of the calling thread up to now; `ticks` must be the present time in
+    /// ticks. Returns `None` and sets `errno` if the kernel refuses, for example because of a
+    /// seccomp filter. Does not allocate.
     pub fn of_thread(ticks: u64) -> Option<Self> {
-        // SAFETY: `rusage` consists of integers, for which zeros are values.
+        // SAFETY: `rusage` consists of integers, for which zeros are valid values.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: `usage` outlives the call.
         if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } != 0 {

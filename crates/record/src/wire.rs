@@ -1,7 +1,7 @@
 //! The primitive encodings of Counterpoint's own binary files. Numbers are little-endian.
 //!
-//! A *prefix varint* stores its length in the trailing bits of its first byte. Writing at most 8
-//! bytes takes a shift, an or and one 8-byte store, without a loop:
+//! A *prefix varint* stores its length in the trailing bits of its first byte. So a varint of at
+//! most 8 bytes can be written with one 8-byte store, without a loop:
 //!
 //! ```text
 //!  …vvvvvvv1                       1 byte,  7 bits
@@ -122,10 +122,10 @@ impl Encoder {
     }
 }
 
-/// The bytes end before a value is complete, or are not a valid value.
+/// The error if the bytes end before a value is complete, or are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Offset in the buffer, in bytes.
+    /// Offset in the buffer of the value that ends too early, in bytes; 0 for an invalid value.
     pub at: usize,
 }
 
@@ -195,12 +195,13 @@ pub trait Wire: Sized {
     /// Reads a value.
     ///
     /// # Errors
-    /// Fails if the bytes end too early, or are not such a value.
+    /// Fails if the bytes end too early, or are not a valid value of this type.
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated>;
 }
 
-/// Implements [`Wire`] for a struct from its fields, in the order in which they are stored. `as`
-/// names a module with other functions `put` and `get` for a field.
+/// Implements [`Wire`] for a struct from its fields, in the order in which they are stored. A field
+/// with `as MODULE` is stored by the functions `put` and `get` of that module instead of by
+/// [`Wire`].
 macro_rules! wire {
     ($name:ty { $($field:tt $(as $codec:ident)?),+ $(,)? }) => {
         impl $crate::wire::Wire for $name {
@@ -269,7 +270,7 @@ impl<T: Wire> Wire for Vec<T> {
         self.iter().for_each(|one| one.put(e));
     }
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
-        // The number may be wrong, so no memory is reserved for it.
+        // The stored number of elements may be wrong, so no memory is reserved for that many.
         (0..d.u32()?).map(|_| T::get(d)).collect()
     }
 }
@@ -317,8 +318,8 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// Writes and reads an optional value at the end of a payload; without the value, the payload ends
-/// before it.
+/// Writes and reads an optional value at the end of a payload. `None` takes no bytes, so the
+/// payload ends earlier.
 pub(crate) mod last {
     use super::{Decoder, Encoder, Truncated, Wire};
 
@@ -342,8 +343,8 @@ pub(crate) mod raw {
     }
 }
 
-/// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md). It
-/// takes about 3 µs per page, and other implementations exist to check the result.
+/// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md).
+/// Hashing a page (64 KiB) takes about 3 µs.
 pub fn xxh64(data: &[u8]) -> u64 {
     const P1: u64 = 0x9E37_79B1_85EB_CA87;
     const P2: u64 = 0xC2B2_AE3D_27D4_EB4F;

@@ -6,7 +6,7 @@ use record::page::{
 };
 use record::{Call, Drawn, GroupLayout, Record, Usage};
 
-/// Memory for one page, aligned as a mapping is.
+/// Memory for one page, aligned to 8 bytes.
 struct Memory(Vec<u64>);
 
 impl Memory {
@@ -17,7 +17,7 @@ impl Memory {
         self.0.as_mut_ptr().cast()
     }
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory is a page of u64s, all of whose bytes are values.
+        // SAFETY: the memory is a page of u64s, all of whose bytes are initialised.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE_BYTES) }
     }
 }
@@ -54,8 +54,9 @@ fn start() -> PageStart {
     }
 }
 
-/// Returns calls that are encoded in different ways: with the same context, a new context,
-/// predicted and unpredicted workgroups, times that go backwards, and the largest numbers.
+/// Returns calls that are encoded in different ways. The context (the export and the number of its
+/// workgroups) is repeated or new, and the workgroup is predicted or not. There are also times that
+/// go backwards, and the largest numbers.
 fn calls() -> Vec<(Call, [GroupTimes; 1], [u64; 2])> {
     let base = Call {
         export: 4,
@@ -127,7 +128,8 @@ fn layout() -> GroupLayout {
     GroupLayout::new(&[0, 0], 0b11)
 }
 
-/// A call as it was read: the call itself, the times of its groups, and its values.
+/// A call as it was read: the call itself, the times of its counter groups, and its counters'
+/// values.
 type Read = (Call, Vec<GroupTimes>, Vec<u64>);
 
 /// Returns the calls that can be read from `bytes`, and whether the page was valid to its end.
@@ -187,7 +189,8 @@ fn a_sealed_page_ends_after_its_last_record_and_is_checked() {
     for cut in 0..sealed.len() {
         assert!(read(&sealed[..cut]).is_err(), "a page cut at {cut} is not whole");
     }
-    // Magic and version are checked before the checksum.
+    // The loop leaves out the first 12 bytes (magic, version and header size), which are checked
+    // before the checksum.
     for at in 12..sealed.len() {
         let mut damaged = sealed.clone();
         damaged[at] ^= 1;
@@ -196,7 +199,7 @@ fn a_sealed_page_ends_after_its_last_record_and_is_checked() {
     }
 }
 
-/// A page that was never sealed has no checksum.
+/// A page that was never sealed has no checksum, so only its records show where it is torn.
 #[test]
 fn a_torn_live_page_gives_every_record_before_the_tear() {
     let mut memory = Memory::new();
@@ -274,8 +277,8 @@ fn with_two_counters_a_typical_record_is_short() {
     let mut sizes = Vec::new();
     let mut before = 0;
     for i in 0..1_000u32 {
-        // Each call is a tile that takes 200 µs at 3 GHz and begins 2 µs after the previous one,
-        // with 200,000 ns of task-clock and few page faults.
+        // Each call is a workgroup that takes 200 µs at 3 GHz and begins 2 µs after the end of the
+        // previous call. The counters are page faults (3) and task-clock (200,000 ns).
         let call = Call {
             export: i / 16 % 4,
             count: [4, 4, 1],
@@ -424,13 +427,15 @@ fn a_drawn_call_says_how_likely_it_was() {
     assert_eq!(reader.next_record(), None);
 }
 
-/// The bytes are those of docs/file-format.md. A prefix varint below 128 is one byte, twice the
-/// number plus 1.
+/// The expected bytes follow the format in docs/file-format.md. As a prefix varint, a number below
+/// 128 is one byte: twice the number plus 1.
 #[test]
 fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let small = |value: u8| value << 1 | 1;
-    // The tag has the bits d and 1. The start is 10 ticks after the base (as zigzag) and the
-    // duration 40 ticks; the period is 7, the counter period 3, and 20 calls were skipped.
+    // The tag has the lowest bit, which marks a call, and the bit d, which announces a period, a
+    // counter period and a number of skipped calls. The start is 10 ticks after the base (as
+    // zigzag) and the duration 40 ticks; the period is 7, the counter period 3, and 20 calls were
+    // skipped.
     let record = [0b1_0001, small(20), small(40), small(7), small(3), small(20)];
     let page = page_of(&record);
     let layout = GroupLayout::default();
@@ -438,7 +443,7 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let Some(Ok(Record::Call(call))) = reader.next_record() else { panic!("no call") };
     assert_eq!((call.start, call.end), (1_010, 1_050));
     assert_eq!(reader.drawn(), Drawn { period: 7, counter_period: 3, skipped: 20 });
-    // A period of 0 is refused.
+    // A period or counter period of 0 is refused.
     for at in [3, 4] {
         let mut record = record;
         record[at] = small(0);
@@ -448,7 +453,8 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     }
 }
 
-/// Returns an unflushed page without counters whose records are these bytes, one of them a call.
+/// Returns an unflushed page without counters; `records` are the bytes of its records. Its header
+/// states one call.
 fn page_of(records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();

@@ -5,7 +5,7 @@ use record::page::{
 };
 use record::{Call, GroupLayout, Record};
 
-/// Memory for one page, aligned as a mapping is.
+/// Memory for one page, aligned to 8 bytes.
 struct Memory(Vec<u64>);
 
 impl Memory {
@@ -16,17 +16,19 @@ impl Memory {
         self.0.as_mut_ptr().cast()
     }
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory is a page of u64s, all of whose bytes are values.
+        // SAFETY: the memory is a page of u64s, all of whose bytes are initialised.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE_BYTES) }
     }
 }
 
-/// Returns the start of pages without counters that begin at tick 1,000.
+/// Returns the first header fields of a page without counters, whose times are relative to tick
+/// 1,000.
 fn start() -> PageStart {
     PageStart { base_ticks: 1_000, ..PageStart::default() }
 }
 
-/// Appends calls without counters to a page, and returns the bytes of its records.
+/// Writes calls without counters to a new page in `memory`, and returns the bytes of the page's
+/// records.
 fn bytes_of(memory: &mut Memory, calls: &[Call]) -> Vec<u8> {
     let mut writer = PageWriter::detached();
     // SAFETY: `memory` is a page, which has room for each call.
@@ -87,16 +89,17 @@ fn calls_that_are_predicted_contain_only_times() {
         &[1 | 2 | 64, 3 << 1 | 1, 3, 3, 3, 5 << 1 | 1, 1, gap, length],
         // The same call again. The gap of 100 (zigzag 200) takes two bytes.
         &[1, 0x22, 3, length],
-        // A new op. From now on, its next workgroup is predicted.
+        // A new op. From now on, the op's next workgroup is predicted.
         &[1 | 2, 4 << 1 | 1, 5, 3, 3, gap, length],
         &[1, gap, length],
-        // Not the predicted op: after a new op, the same op is expected.
+        // The op of this call was not predicted: after the first dispatch of a new op, another
+        // dispatch of the same op is expected.
         &[1 | 32, 3 << 1 | 1, gap, length],
         // From here on, the order of the ops is predicted.
         &[1, gap, length],
         &[1, gap, length],
         &[1, gap, length],
-        // Another workgroup than 0, and another CPU.
+        // The workgroup is not the predicted 0,0,0, and the call is on another CPU.
         &[1 | 4 | 64, 6 << 1 | 1, 1, 3, 1, 1, gap, length],
         // Another number of workgroups.
         &[1 | 2, 4 << 1 | 1, 7, 3, 3, gap, length],
@@ -106,8 +109,8 @@ fn calls_that_are_predicted_contain_only_times() {
     assert_eq!(timed(memory.bytes()), (calls.to_vec(), true));
 }
 
-/// Calls with repeated and with new fields are mixed, and have more exports than the page's
-/// memory.
+/// Calls with repeated and with new fields are mixed. In most rounds, the calls have more exports
+/// (functions) than the 64 that the writer and the reader remember.
 #[test]
 fn any_order_of_calls_reads_back() {
     let mut random = 0x9E37_79B9_7F4A_7C15u64;
@@ -171,15 +174,17 @@ fn pages_of_other_versions_are_refused_by_their_version() {
 
 #[test]
 fn a_record_that_refers_to_an_unknown_export_is_torn() {
-    // Torn are a record without a count for an export that was not called before, one with both a
-    // context and an export, and one whose tag has an unknown bit.
+    // Three records are torn. The first has no count for an export that was not called before. The
+    // tag of the second announces both an export with its count and an export alone. The tag of the
+    // third has an unknown bit.
     let first: &[u8] = &[1 | 2, 7, 3, 3, 3, 41, 11];
     for torn in [&[1 | 32, 9, 41, 11][..], &[1 | 2 | 32, 9, 3, 3, 3, 41, 11], &[1 | 128, 41, 11]] {
         assert_eq!(timed(&page_with(2, torn)), (vec![], false), "{torn:?}");
         let (calls, whole) = timed(&page_with(2, &[first, torn].concat()));
         assert_eq!((calls.len(), whole), (1, false), "{torn:?}");
     }
-    // Export 67 has replaced export 3 in their shared slot.
+    // Exports 3 and 67 share a slot (their numbers modulo 64 are equal), so export 3 is not
+    // remembered after export 67.
     let other = &[1 | 2, 67 << 1 | 1, 3, 3, 3, 41, 11][..];
     let (calls, whole) = timed(&page_with(2, &[first, other, &[1 | 32, 7, 41, 11]].concat()));
     assert_eq!((calls.len(), whole), (2, false));

@@ -1,8 +1,9 @@
-//! Opens a page of `report --html` in Chromium and measures it, for the benchmark `page`:
-//! `cargo run -p counterpoint-testkit --release --example page-in-browser -- PAGE`. Prints lines of
-//! the form `NAME VALUE UNIT`: the time until the first view is visible, the time from then until
-//! the timeline is drawn, the longest and the median frame while the timeline is zoomed and moved,
-//! and the size of the page's JavaScript heap after a garbage collection.
+//! Opens a page of `report --html` in Chromium and measures it, for the benchmark `page`: `cargo
+//! run -p counterpoint-testkit --release --example page-in-browser -- PAGE`. Prints lines of the
+//! form `NAME VALUE UNIT`. `ready` is the time until the first view is visible, and `timeline` the
+//! time from then until the timeline is drawn. `frame-middle` and `frame-longest` are the median
+//! and the longest time to draw the timeline while it is zoomed and moved. `heap` is the size of
+//! the page's JavaScript heap after a garbage collection.
 
 use std::path::Path;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use std::time::Instant;
 use testkit::Browser;
 
 /// JavaScript that presses keys to zoom and move the timeline and to go from call to call. Its
-/// result is the duration of each frame.
+/// result is a list with the time that the page needed to draw the timeline after each key, in ms.
 const FRAMES: &str = "(async () => { \
     const canvas = document.querySelector('canvas'); canvas.focus(); const times = []; \
     const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done))); \

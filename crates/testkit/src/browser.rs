@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// The longest wait is far longer than an answer takes, because all processors may be busy.
+/// The longest time to wait for an answer. It is far longer than an answer takes, because all
+/// processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A shell command that starts Chromium. It makes the shell's standard input and output the
-/// descriptors 3 and 4, from which Chromium reads requests and to which it writes answers.
+/// A shell command that starts Chromium. Chromium reads requests from descriptor 3, which is the
+/// shell's standard input, and writes answers to descriptor 4, the shell's standard output.
 const SHELL: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null";
 
 /// A running Chromium with one page. Dropping this value terminates the browser.
@@ -27,7 +28,7 @@ pub struct Browser {
     answers: Receiver<Value>,
     session: Option<String>,
     last_id: u64,
-    /// Complaints are console messages, entries of the browser's log, exceptions, and requests to
+    /// The page's console messages and exceptions, entries of the browser's log, and requests to
     /// other addresses than `file:` and `about:`.
     complaints: Vec<String>,
     /// The browser's standard error.
@@ -40,7 +41,8 @@ impl Browser {
     /// returns `None`.
     ///
     /// # Panics
-    /// Panics if the browser does not start. All methods panic if the browser does not answer.
+    /// Panics if the browser does not start. All methods that send a request to the browser panic
+    /// if it does not answer.
     pub fn start() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -61,8 +63,8 @@ impl Browser {
             // The sandbox does not work for root, and pages of our own tests do not need it.
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
             .args(["--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage"])
-            // The browser reports exact amounts of memory, and pages can call the garbage
-            // collector.
+            // With these options, the browser reports exact amounts of memory, and pages can call
+            // the garbage collector.
             .args(["--enable-precise-memory-info", "--js-flags=--expose-gc"])
             .arg(format!("--user-data-dir={}", home.path().display()))
             .arg("about:blank")
@@ -189,7 +191,8 @@ impl Browser {
         }
     }
 
-    /// Loads a file at a fragment (empty, or `#` and a name), even if it is already open.
+    /// Loads a file with this fragment (empty, or `#` and a name). The page is loaded anew even if
+    /// it is already open.
     pub fn open(&mut self, file: &Path, fragment: &str) {
         self.call("Page.navigate", json!({"url": "about:blank"}));
         self.wait_for("location.href === 'about:blank' && document.readyState === 'complete'");

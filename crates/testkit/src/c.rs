@@ -8,8 +8,8 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// Returns the path of the newest `clang-N` of this machine, or of plain `clang` if there is none.
-/// `None` if there is no clang of version `least` or newer.
+/// Returns the path of the newest `clang-N` in `PATH` with N of at least 15, or of plain `clang` if
+/// there is none. `None` if there is no clang of version `least` or newer.
 pub fn clang(least: u32) -> Option<PathBuf> {
     let versioned = (least.max(15)..40).rev().map(|version| format!("clang-{version}"));
     versioned.chain(["clang".to_owned()]).find_map(|name| {
@@ -21,8 +21,8 @@ pub fn clang(least: u32) -> Option<PathBuf> {
     })
 }
 
-/// Returns the path of a compiler. For the names `clang` and `clang++`, it is the version that
-/// [`clang`] finds.
+/// Returns the path of the compiler with this name in `PATH`. For the names `clang` and `clang++`,
+/// returns the compiler of the version that [`clang`] finds.
 pub fn compiler(name: &str) -> Option<PathBuf> {
     let Some(end) = name.strip_prefix("clang") else { return in_path(name) };
     let c = clang(0)?;
@@ -35,8 +35,8 @@ fn in_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Compiles a file of `tests/programs` to `to`. All warnings are errors. Returns `None` if there is
-/// no such compiler.
+/// Compiles a file of `tests/programs` to `to`. All warnings are errors. Returns `None` if
+/// [`compiler`] does not find the compiler `name`.
 ///
 /// # Panics
 /// Panics with the compiler's messages if the file does not compile.

@@ -5,7 +5,8 @@ use model::{Counter, PerfAttr, SimReading, SimScript, Source, Unit};
 
 pub use crate::skip_this as skip;
 
-/// A counter that counts nothing and can be opened on every machine: `PERF_COUNT_SW_DUMMY`.
+/// A counter that counts nothing, so that opening it needs no counter of the processor:
+/// `PERF_COUNT_SW_DUMMY`.
 pub const DUMMY: PerfAttr = software(9);
 /// `PERF_COUNT_SW_PAGE_FAULTS`.
 pub const PAGE_FAULTS: PerfAttr = software(2);
@@ -37,7 +38,8 @@ pub fn perf(name: &str, group: u16, attr: PerfAttr) -> Counter {
     Counter::new(name, Unit::Count, group, Source::Perf(attr))
 }
 
-/// Returns a simulated counter, which has these readings one after the other.
+/// Returns a simulated counter. It is not read from the machine, but gives `readings` one after the
+/// other.
 pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
     let source = Source::Sim(SimScript { readings: readings.to_vec() });
     Counter::new(name, Unit::Count, group, source)
@@ -65,7 +67,8 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Writes to `pages` new pages of memory of 4 KiB, each of which causes one page fault.
+/// Writes to this many new pages of memory (4 KiB each). The write to each page causes one page
+/// fault.
 pub fn touch_fresh_pages(pages: usize) {
     const PAGE: usize = 4096;
     let memory = Fresh::new(pages * PAGE);
@@ -125,8 +128,8 @@ impl Drop for Fresh {
 
 /// Runs `body` in a forked child process and returns its result, which is the child's exit code.
 /// Tests use it for things that a process cannot undo, such as giving up root or lowering a limit.
-/// `body` must not panic or allocate much, because it runs in a copy of a process with several
-/// threads.
+/// `body` must not panic, and should allocate little: another thread may have held a lock (such as
+/// the allocator's) when this thread forked.
 pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child runs `body` and exits with _exit, without unwinding into the test harness.
     unsafe {

@@ -2,8 +2,8 @@
 //! it with WebDriver BiDi over a WebSocket of the loopback interface (`--remote-debugging-port=0`).
 //!
 //! The module's own WebSocket implements only the part of RFC 6455 that two programs on one machine
-//! need: text frames, pings and the end of the connection. Messages to Firefox are masked and have
-//! one frame.
+//! need: text frames, pings and the end of the connection. Messages to Firefox are masked, and each
+//! is a single frame.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// The longest wait is far longer than an answer takes, because all processors may be busy.
+/// The longest time to wait for an answer. It is far longer than an answer takes, because all
+/// processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The preferences keep all traffic on this machine: HTTP and HTTPS go to a proxy that does not
@@ -57,7 +58,8 @@ impl Firefox {
     /// reports the calling test as skipped and returns `None`.
     ///
     /// # Panics
-    /// Panics if the browser does not start. All methods panic if the browser does not answer.
+    /// Panics if the browser does not start. All methods that send a command to the browser panic
+    /// if it does not answer.
     pub fn start(scheme: &str) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path)
@@ -187,7 +189,8 @@ impl Firefox {
     /// # Panics
     /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
-        // The page returns JSON text, because the protocol has its own notation for objects.
+        // The expression's value is returned as JSON text, because the protocol would return
+        // objects in its own notation.
         let text = format!("(async () => JSON.stringify([await ({expression})]))()");
         let target = json!({"context": self.context});
         let wanted = json!({"expression": text, "awaitPromise": true, "target": target});
@@ -268,7 +271,8 @@ fn connect(address: &str) -> BufReader<TcpStream> {
 
 const MASK: [u8; 4] = *b"mask";
 
-/// Returns a frame with masked content, as RFC 6455 requires it of clients.
+/// Returns a WebSocket frame with this first byte. Its content is masked, as RFC 6455 requires of
+/// clients.
 fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match content.len() {

@@ -19,11 +19,13 @@ pub fn layouts() -> [GroupLayout; 4] {
     [&[][..], &[0], &[0, 0, 1], &most].map(|groups| GroupLayout::new(groups, u32::MAX))
 }
 
-/// Returns the calls of a page, and whether a record was torn. `None` if the bytes are not a page.
+/// Returns the calls of a page, and whether its last record was torn (could not be decoded).
+/// Returns `None` if the bytes are not a page.
 ///
 /// # Panics
-/// Panics if the reader accepts a page that is longer than `bytes`, returns more records than there
-/// are bytes, finds a torn record outside of the page, or continues after a torn record.
+/// Panics if the reader accepts a page that is longer than `bytes`, returns more records than their
+/// bytes can contain, reports a torn record outside of those bytes, or continues after a torn
+/// record.
 pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)> {
     let mut reader = PageReader::new(bytes, layout).ok()?;
     let committed = reader.header().committed as usize;
@@ -46,7 +48,8 @@ pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)
     Some((calls, torn))
 }
 
-/// Returns a page as in the pool, whose records are as many of these bytes as fit.
+/// Returns a page with a valid header. The bytes of its records are `records`, cut off where the
+/// page would be full.
 pub fn page_of(records: &[u8]) -> Vec<u8> {
     static HEADER: OnceLock<Vec<u8>> = OnceLock::new();
     let header = HEADER.get_or_init(|| {
@@ -55,13 +58,13 @@ pub fn page_of(records: &[u8]) -> Vec<u8> {
     });
     let kept = &records[..records.len().min(PAGE_BYTES - HEADER_BYTES)];
     let mut page = [header.as_slice(), kept].concat();
-    // The lower half of `committed` (see docs/file-format.md).
+    // These bytes are the lower half of `committed` (see docs/file-format.md).
     page[88..92].copy_from_slice(&(kept.len() as u32).to_le_bytes());
     page
 }
 
-/// Reads the data as a page or as the records of a page. The first byte says which of the two, and
-/// with which layout of counters.
+/// Reads the data as a page or as the records of a page. The first byte of the data selects one of
+/// the two, and the layout of counters.
 ///
 /// # Panics
 /// Panics if a reader breaks a guarantee.
@@ -75,12 +78,12 @@ pub fn page(data: &[u8]) {
     }
 }
 
-/// Replaces the pages of one part of the profile, and reads every call twice: page by page, and in
-/// batches.
+/// Replaces the file of pages of one process in the profile `dir`. Then reads all calls of the
+/// profile twice: page by page, and in batches.
 ///
 /// # Panics
-/// Panics if a reader breaks a guarantee, or if the profile does not open. Damaged pages must not
-/// cause a panic.
+/// Panics if a reader breaks a guarantee, or if the files cannot be read or written. One guarantee
+/// is that a profile with damaged pages can be opened.
 pub fn profile(dir: &Path, pages: &[u8]) {
     let parts = fs::read_dir(dir.join(record::meta::PARTS_NAME)).expect("the profile has parts");
     let part = parts.flatten().next().expect("a part").path();
@@ -94,15 +97,16 @@ pub fn profile(dir: &Path, pages: &[u8]) {
     assert_eq!(rows, calls, "batches and pages");
 }
 
-/// Reads bytes as a file of loops, and as pages of the pool that contain tables of loops.
+/// Reads the bytes twice: as a process's file of loop counts, and as pages of the pool in which a
+/// thread counts loops.
 ///
 /// # Panics
 /// Panics if a reader returns more data than the bytes can contain, or if its result cannot be
 /// written and read again.
 pub fn loops(bytes: &[u8]) {
     let read = read_frames(bytes);
-    // Frames of modules are left out, because a name that is not UTF-8 becomes longer when it is
-    // read.
+    // Frames of modules are not in the sum: if a module's name is not UTF-8, the reader replaces
+    // its invalid bytes, and the name becomes longer.
     let frames = read.frames.iter().filter(|frame| !matches!(frame, LoopFrame::Module(_)));
     let written: usize = frames.map(|frame| frame.to_bytes().len()).sum();
     assert!(written <= bytes.len(), "{written} bytes of frames in {}", bytes.len());

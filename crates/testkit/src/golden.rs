@@ -1,4 +1,5 @@
-//! Runs the command line and compares its output with golden files.
+//! Runs a program, usually `counterpoint`, and compares its output with golden files (files with
+//! the expected output).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +15,8 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// A program under test, the folder of the expected outputs, and replacements in its output.
+/// A program under test, the folder of its expected outputs, and the texts to replace in its real
+/// outputs.
 #[derive(Clone, Debug)]
 pub struct Golden {
     program: PathBuf,
@@ -71,11 +73,12 @@ impl Golden {
     }
 
     /// Runs the program, and compares stdout with `NAME.out` and stderr with `NAME.err`. A missing
-    /// file is the same as an empty one. With `UPDATE_GOLDEN=1` in the environment, a file that
-    /// differs is written instead, or removed if it would be empty.
+    /// file is the same as an empty one. If an output differs from its file and `UPDATE_GOLDEN=1`
+    /// is in the environment, the output replaces the file, and this is no failure. If the output
+    /// is empty, the file is removed.
     ///
     /// # Panics
-    /// Panics if the output differs or the exit code is not `code`.
+    /// Panics if the output differs (without `UPDATE_GOLDEN=1`), or if the exit code is not `code`.
     pub fn check(&self, name: &str, code: i32, args: &[&str]) -> Output {
         let output = self.check_stdout(name, code, args);
         self.compare(&self.golden.join(format!("{name}.err")), &output.stderr);
@@ -85,7 +88,7 @@ impl Golden {
     /// Like [`Golden::check`], for commands whose stderr differs from run to run.
     ///
     /// # Panics
-    /// Panics if stdout differs or the exit code is not `code`.
+    /// Panics if stdout differs (without `UPDATE_GOLDEN=1`), or if the exit code is not `code`.
     pub fn check_stdout(&self, name: &str, code: i32, args: &[&str]) -> Output {
         let output = self.run(args);
         self.compare(&self.golden.join(format!("{name}.out")), &output.stdout);

@@ -1,5 +1,6 @@
-//! The hosts (frameworks) that Counterpoint supports. Their descriptions are those of the agent's
-//! adapters, so that scripts and recorded profiles have the same.
+//! The hosts (frameworks) that Counterpoint supports. Profiles that tests make from scripts contain
+//! the same descriptions of hosts as recorded profiles, because both use the source files of the
+//! agent (the recorder's library).
 
 #[path = "../../agent/src/adapters/iree/description.rs"]
 mod iree;
@@ -10,11 +11,11 @@ mod tvm;
 
 use record::host::Host;
 
-/// The number of IREE in scripts.
+/// The number that means IREE in scripts.
 pub const IREE: u8 = 0;
-/// The number of TVM in scripts.
+/// The number that means TVM in scripts.
 pub const TVM: u8 = 1;
-/// The number of PyTorch in scripts.
+/// The number that means PyTorch in scripts.
 pub const TORCH: u8 = 2;
 
 /// Returns the number and the description of each host.

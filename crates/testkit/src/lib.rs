@@ -6,14 +6,14 @@
 //! | [`browser`] | drives a browser, for tests of pages |
 //! | [`c`] | compiles C programs of `tests/programs` |
 //! | [`counting`] | provides counters, memory and machines for tests of counting |
-//! | [`hosts`] | describes the frameworks that scripts use |
+//! | [`hosts`] | describes the hosts (frameworks) that scripts use |
 //! | [`script`] | describes a profile in a test: processes, threads, calls |
 //! | [`make`] | writes a script as a real profile directory, with the real page writer |
-//! | [`python`] | runs programs in Python, with which our numbers are compared |
+//! | [`python`] | runs Python programs that compute the numbers that our results must equal |
 //! | [`random`] | generates numbers that are the same in every run |
 //! | [`scratch`] | creates temporary directories |
 //! | [`skips`] | reports tests that cannot run on this machine |
-//! | [`firefox`] | drives a second browser, of another maker |
+//! | [`firefox`] | drives Firefox, as a second browser |
 //! | [`fuzz`] | runs readers over arbitrary bytes, for fuzzers and mutation tests |
 //! | [`golden`] | runs `counterpoint` and compares its output with files under `tests/golden` |
 //!

@@ -1,5 +1,6 @@
-//! Writes the profile that a script describes to a directory, with the recorder's own page writer,
-//! pool and frames.
+//! Writes a profile directory from a script. The recorder's own code writes the pages (blocks of
+//! recorded calls), the pool (the shared memory with pages that are not in a file yet) and the
+//! frames of the metadata.
 
 use std::ffi::CString;
 use std::fs;
@@ -24,7 +25,7 @@ use crate::hosts;
 use crate::scratch::Scratch;
 use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript};
 
-/// A page of a thread.
+/// A page: a block of memory with the recorded calls of one thread.
 #[derive(Debug)]
 pub struct PageMaker(OwnedPage);
 
@@ -73,17 +74,19 @@ impl PageMaker {
         self.0.thread_clock(ticks, cpu_ns, monotonic_ns);
     }
 
-    /// Stores the number of calls in progress, and the export of the outermost of them.
+    /// Stores the number of calls in progress, and the id of the exported function that the
+    /// outermost of them calls.
     pub fn open(&mut self, depth: u32, export: u32) {
         self.0.set_open(depth, export);
     }
 
-    /// Stores the thread's usage at the end of the page.
+    /// Stores what the thread has used (CPU time, page faults and so on) until the end of the page.
     pub fn end(&mut self, usage: Usage) {
         self.0.set_end(usage);
     }
 
-    /// Returns the bytes to append to a file of pages.
+    /// Completes the page, and returns the bytes to append to a file of pages. `last` says whether
+    /// this is the thread's last page.
     pub fn seal(&mut self, last: bool) -> Vec<u8> {
         self.0.seal(last).to_vec()
     }
@@ -93,7 +96,8 @@ impl PageMaker {
         self.0.next(start);
     }
 
-    /// Returns the bytes of the whole page, as in the pool.
+    /// Returns the bytes of the whole page, as they would be in the pool while the page is not in a
+    /// file yet.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.bytes()
     }
@@ -226,7 +230,8 @@ impl ProfileScript {
         }
     }
 
-    /// Appends the thread's flushed pages to `file`. Returns the page that stays in the pool.
+    /// Appends the thread's flushed pages to `file`. If the last page is to stay in the pool,
+    /// returns its bytes and does not append it.
     fn write_thread(
         &self,
         process: &ProcessScript,

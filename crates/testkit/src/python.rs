@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::skips::skip;
 
-/// Returns the Python of the test environment, if it has these modules (`numpy, scipy.stats`).
-/// Otherwise, reports `test` as skipped.
+/// Returns the path of the test environment's Python, if that Python can import `modules` (for
+/// example `numpy, scipy.stats`). Otherwise, reports `test` as skipped.
 pub fn with(test: &str, modules: &str) -> Option<PathBuf> {
     let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
         skip(test, "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
@@ -23,10 +23,11 @@ pub fn with(test: &str, modules: &str) -> Option<PathBuf> {
     None
 }
 
-/// Runs a program with `input` on its standard input, and returns its output.
+/// Runs the Python code `program` with `input` on its standard input, and returns its standard
+/// output.
 ///
 /// # Panics
-/// Panics if the program cannot be started or fails.
+/// Panics if the program cannot be started, fails, or prints something that is not UTF-8.
 pub fn run(python: &Path, program: &str, input: &str) -> String {
     let mut child = Command::new(python)
         .args(["-c", program])
@@ -36,8 +37,8 @@ pub fn run(python: &Path, program: &str, input: &str) -> String {
         .expect("start Python");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     let output = std::thread::scope(|scope| {
-        // A program that ends early does not read all of its input. The exit status says whether it
-        // failed.
+        // A failed write is ignored, because a program that ends early does not read all of its
+        // input. The exit status says whether the program failed.
         scope.spawn(move || {
             let _ = stdin.write_all(input.as_bytes());
         });

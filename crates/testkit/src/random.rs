@@ -34,8 +34,8 @@ impl Random {
         self.below(one_in) == 0
     }
 
-    /// Returns 0, 1, a number below 1,000, a large special number, or any number. An `f64` has all
-    /// integers up to 2^53.
+    /// Returns 0, 1, a number below 1,000, a large special number, or any number. Two of the
+    /// special numbers are 2^53, up to which an `f64` represents all integers, and 2^53 + 1.
     pub fn number(&mut self) -> u64 {
         let any = self.below(u64::MAX);
         let small = self.below(1000);

@@ -16,7 +16,7 @@ impl Scratch {
     /// Creates a directory.
     ///
     /// # Panics
-    /// Panics if the temporary directory is not writable.
+    /// Panics if the system's directory for temporary files is not writable.
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Self {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -53,8 +53,8 @@ extern "C" fn remove_all() {
     }
 }
 
-/// Removes a directory, and the pools that the manifests of profiles in it name. A pool is removed
-/// only if it is in a directory whose name starts with `counterpoint-`.
+/// Removes a directory. For each profile in it, also removes the pool that the profile's manifest
+/// names. A pool stays if the name of its directory does not start with `counterpoint-`.
 fn remove(path: &Path) {
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let pool = profile::Manifest::read(&entry.path()).ok().and_then(|manifest| manifest.pool);

@@ -1,4 +1,4 @@
-//! Describes a profile in a test.
+//! Scripts: descriptions of profiles that tests need. [`crate::make`] writes them to disk.
 //!
 //! ```
 //! use testkit::{CallScript, ProfileScript};
@@ -28,10 +28,10 @@ pub struct ProfileScript {
     /// The manifest. Its clock, counters, filters, budget, `exact_counts` and snapshots are also
     /// written to `run.bin`.
     pub manifest: Manifest,
-    /// The processes, in the order of the pool's rows.
+    /// The processes. If there is a pool, its table of processes has the same order.
     pub processes: Vec<ProcessScript>,
-    /// Whether the profile has a pool with pages that are not flushed yet, as after a crash. See
-    /// [`ThreadScript::unflushed`].
+    /// Whether the profile has a pool: shared memory with pages that were not written to a file
+    /// yet, as after a crash. See [`ThreadScript::unflushed`].
     pub pool: bool,
 }
 
@@ -41,10 +41,11 @@ pub struct ProcessScript {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// The number of parts that the same process made before this one, for example before an
-    /// `exec`.
+    /// The number of directories that the same process made in the profile before this one, for
+    /// example before an `exec`.
     pub generation: u32,
-    /// Hosts in addition to those of [`crate::hosts`], each with its number.
+    /// Hosts (frameworks) in addition to those of [`crate::hosts`], each with the number that
+    /// libraries use for it.
     pub hosts: Vec<(u8, Host)>,
     /// Libraries with their exports.
     pub libraries: Vec<Library>,
@@ -58,9 +59,10 @@ pub struct ProcessScript {
     pub snapshots: Vec<Snapshot>,
     pub calibrations: Vec<Calibration>,
     pub clock_steps: Option<Granularity>,
-    /// The measured times of the process's brackets (the readings around calls).
+    /// For each thread, the times that the recorder's work before and after calls (the brackets)
+    /// took.
     pub brackets: Vec<Brackets>,
-    /// The measured times that the process's host took to announce ops to the recorder.
+    /// For each thread, the times that the host took to announce ops to the recorder.
     pub announced: Vec<Brackets>,
     /// The cost of recording that belongs to no call and no thread.
     pub cost: Option<ProcessCost>,
@@ -70,7 +72,7 @@ pub struct ProcessScript {
     pub job_name: Option<String>,
     /// The processor times of the threads that the process had at its end.
     pub thread_times: Option<Vec<ThreadCpu>>,
-    /// The cost of appending the threads' last pages to the file.
+    /// The cost of appending the threads' last pages to the process's file of pages.
     pub leaving: Option<Leaving>,
     pub threads: Vec<ThreadScript>,
     /// The process's losses: kind, count and errno. They go to the pool if there is one, and
@@ -97,19 +99,22 @@ pub struct ThreadScript {
     /// Whether the last page stays in the pool instead of being flushed (needs
     /// [`ProfileScript::pool`]).
     pub unflushed: bool,
-    /// The number of calls in progress at the end, and the export of the outermost of them.
+    /// The number of calls in progress at the end, and the id of the exported function that the
+    /// outermost of them calls.
     pub open: (u32, u32),
-    /// The ticks that flushing a page takes, in every page after the first one.
+    /// The ticks that the thread has spent flushing pages so far. Every page after the first one
+    /// states this same number.
     pub flush_ticks: u64,
     /// CPU time that attaching the thread took, in ns.
     pub attach_ns: u64,
-    /// What the thread had used at the start and at the end of each page. `None` if it is not
-    /// known.
+    /// For each page, what the thread had used (CPU time, page faults and so on) at its start and
+    /// at its end. `None` if it is not known.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
-    /// The exact counts of the thread's calls. They are in the pool if the last page is, and
-    /// otherwise in the part's file of counts.
+    /// The exact counts of the thread's calls. If the thread's last page stays in the pool, these
+    /// counts stay there, too; otherwise they are in the process's file of counts.
     pub counted: Vec<CountsRow>,
-    /// What the thread has counted about the steps of the program.
+    /// What the thread has counted about the program's steps (for example the iterations of a
+    /// training loop).
     pub steps: Option<ThreadSteps>,
     /// The thread's processor time, and the part of it that recording took.
     pub spent: Spent,
@@ -123,8 +128,8 @@ pub enum Item {
     Clock(u64, u64, u64),
     /// The page is flushed. The next page begins at these ticks, CPU time and monotonic time.
     NextPage(u64, u64, u64),
-    /// The page is discarded, which causes a gap. The next page begins at these three times, as
-    /// for [`Item::NextPage`].
+    /// The page is discarded, so its number is missing in the sequence of the thread's pages. The
+    /// next page begins at these three times, as for [`Item::NextPage`].
     LostPage(u64, u64, u64),
 }
 
@@ -135,11 +140,12 @@ pub struct CallScript {
     pub groups: Vec<GroupRead>,
     /// The call's values: pairs of a key and the value's bits.
     pub values: Vec<(u32, u64)>,
-    /// How sampling chose the call. `None` in a run without a budget.
+    /// How sampling chose the call. `None` in a run without a budget (a limit for the cost of
+    /// recording), in which every call is recorded.
     pub drawn: Option<Drawn>,
 }
 
-/// The reading of one group in one call.
+/// The reading of one group of counters around one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRead {
     /// The time for which the group was enabled. `None` if the group was not read.
@@ -183,20 +189,22 @@ impl CallScript {
         self
     }
 
-    /// Adds the reading of a group that was running all the time.
+    /// Adds the reading of a group of counters that counted all the time for which it was enabled.
     pub fn group(self, enabled: u64, values: &[u64]) -> Self {
         self.scaled(enabled, enabled, values)
     }
 
-    /// Adds the reading of a group that was running only for a part of the time.
+    /// Adds the reading of a group of counters that counted only for a part of the time for which
+    /// it was enabled.
     pub fn scaled(mut self, enabled: u64, running: u64, values: &[u64]) -> Self {
         let read = GroupRead { enabled: Some(enabled), running, values: values.to_vec() };
         self.groups.push(read);
         self
     }
 
-    /// Marks the call as sampled with these periods. `skipped` calls of the same export were only
-    /// counted before it.
+    /// Marks the call as sampled. It was timed with the probability 1 / `period`, and its counters
+    /// were read with the probability 1 / `counter_period`. `skipped` is the number of calls that
+    /// were only counted between the previous recorded call of the same export and this call.
     pub fn drawn(mut self, period: u32, counter_period: u32, skipped: u64) -> Self {
         self.drawn = Some(Drawn { period, counter_period, skipped });
         self
@@ -217,7 +225,7 @@ impl ThreadScript {
     }
 
     /// Adds the exact counts of an export: all calls, the timed calls, and the calls with counters.
-    /// The profile needs a budget.
+    /// This requires a profile with a budget ([`ProfileScript::budget`]).
     pub fn counted(&mut self, export: u32, calls: u64, timed: u64, counted: u64) -> &mut Self {
         self.counted.push(CountsRow { export, calls, timed, counted });
         self
@@ -254,8 +262,9 @@ impl ProcessScript {
         self.libraries.last_mut().expect("just pushed")
     }
 
-    /// Adds measurements of empty calls: their number, the ticks inside of a call and of a whole
-    /// call, and the values of the first counters.
+    /// Adds measurements of `calls` empty calls. The recorder states the duration `inside_ticks`
+    /// for such a call, but lengthens the program by `total_ticks`. `values` is what a call adds to
+    /// the first counters.
     pub fn empty_calls(&mut self, calls: u32, inside_ticks: u64, total_ticks: u64, values: &[u64]) {
         self.calibrations.push(Calibration {
             calls,
@@ -274,9 +283,9 @@ impl ProcessScript {
         library.id
     }
 
-    /// Adds a function that a machine calls, and returns its export id. If `arguments` is not
-    /// empty, the device of the function is `cpu0`. Call this after all libraries with exports
-    /// were added, because ops are numbered after the exports.
+    /// Adds a function that a virtual machine calls, and returns the function's export id. If
+    /// `arguments` is not empty, the device of the function is `cpu0`. Call this after all
+    /// libraries with exports were added, because ops are numbered after the exports.
     pub fn op(&mut self, machine: u32, role: Role, name: &str, arguments: &str) -> u32 {
         let functions: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let id = (functions + self.op_exports.len()) as u32;
@@ -334,7 +343,8 @@ impl ProfileScript {
         Self { manifest, processes: vec![], pool: false }
     }
 
-    /// Makes the profile one that was recorded with this budget, a number from 0 to 1.
+    /// Sets the budget of the recording: the share of each thread's processor time that recording
+    /// was allowed to take, from 0 to 1.
     pub fn budget(&mut self, budget: f64) -> &mut Self {
         self.manifest.budget = Some(budget);
         self

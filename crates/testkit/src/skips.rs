@@ -1,8 +1,8 @@
 //! Reports tests that cannot run on this machine.
 //!
 //! A test that lacks something (a PMU, root, a Python module) calls [`skip`] and returns. `cargo
-//! xtask test` lists the skips. With `--strict`, it fails if a skip is not in the list of expected
-//! skips (`xtask/src/test/skips.rs`).
+//! xtask test` lists the skips. With `--strict`, the command fails if a skip is not in the list of
+//! expected skips (`xtask/src/test/skips.rs`).
 
 use std::io::Write;
 
@@ -23,7 +23,8 @@ pub fn skip(test: &str, why: &str) {
     }
 }
 
-/// Like [`skip`], with the name of the calling thread: the path of the test, with `/` for `::`.
+/// Like [`skip`], but takes the test's name from the calling thread, whose name is the path of the
+/// test. Each `::` becomes `/`.
 ///
 /// # Panics
 /// Same as for [`skip`].

@@ -5,7 +5,8 @@ use std::time::Instant;
 use trace::chrome::event::{Event, Raw, args};
 use trace::chrome::read::{EventSink, read};
 
-/// Adds up some fields, so that the reader's work is the same as in an import.
+/// Adds up the durations and counts the arguments, because the conversion of a trace into a profile
+/// also reads these.
 #[derive(Default)]
 struct Sums {
     duration_ns: i64,

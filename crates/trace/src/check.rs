@@ -1,8 +1,8 @@
 //! Collects findings about a trace file.
 //!
 //! A finding is a place where the file breaks the rules of its format: for example damaged syntax,
-//! an event without a field that its kind needs, or an end without a begin. What a program may
-//! leave out when it writes the format is no finding.
+//! an event without a field that its kind needs, or an end without a begin. If the file lacks
+//! something that the format allows a program to leave out, this is no finding.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ pub struct Finding {
     pub what: String,
 }
 
-/// How many findings of each kind are kept. Further ones are only counted.
+/// The largest number of findings of each kind that are kept. Further findings are only counted.
 pub const KEPT: usize = 10;
 
 /// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The first [`KEPT`] findings of each kind, in the order of the file.
+    /// At most [`KEPT`] findings of each kind, in the order of the file.
     pub findings: Vec<Finding>,
     /// The number of findings of each kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// The numbers of slices, of counters and so on, by name.
+    /// The numbers of slices, counter samples and so on in the file, by the name of the kind.
     pub contents: BTreeMap<&'static str, u64>,
 }
 

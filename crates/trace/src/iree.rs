@@ -5,20 +5,21 @@
 //! |---|---|
 //! | `host_execution_event` | a slice on the row of its queue: a dispatch, or an operation of the queue |
 //! | `dispatch_event`, `queue_device_event` | a slice on the row of the device's queue, if its time is known |
-//! | `queue_event` | an asynchronous span: from the call of the host until the queue was ready for the operation |
+//! | `queue_event` | an asynchronous span: from the time when the host enqueued an operation until the queue was ready for it |
 //! | `command_region_event` | an asynchronous span with the number of its workers |
 //! | `memory_event` | an instant, and the bytes of its pool as a counter |
 //! | `counter_sample` of a dispatch | values among the dispatch's arguments |
-//! | `clock_correlation` | relates the driver's clock to the host's |
+//! | `clock_correlation` | no event; relates the driver's clock to the host's |
 //! | `diagnostic` with `dropped_records` | a number of lost events |
-//! | all others | describe things to which those records refer |
+//! | all others | no event; most of them describe things to which those records refer |
 //!
 //! Times are nanoseconds on the monotonic clock of the host. A device's times are on the driver's
-//! clock, and are converted with the first and the last correlation. Times of devices have only
-//! been tested with made-up records, because IREE's CPU drivers write no such events.
+//! clock, and are converted with the device's first and last `clock_correlation`. Times of devices
+//! have only been tested with made-up records, because IREE's CPU drivers write no such times.
 //!
-//! The reader keeps everything in memory, because two things are only known at the end: the rows of
-//! a queue, and which dispatch of a profile a record belongs to.
+//! The reader keeps everything in memory, because two things are only known at the end: how many
+//! rows a queue needs and, if the recording is added to a profile, which of the profile's
+//! dispatches it contains.
 
 mod emit;
 mod lanes;
@@ -32,12 +33,12 @@ use crate::chrome::event::Event;
 use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary};
 use crate::kind::{self, FileKind};
 
-/// In bytes. A longer line is an error.
+/// The length in bytes that every line must be below. A line of this length or more is an error.
 const MOST_LINE: u64 = 1 << 26;
 /// A file with more slices is refused.
 const MOST_SLICES: usize = 20_000_000;
 
-/// The row of a slice.
+/// A row of the timeline: one kind of work for one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Row {
     /// Ordinal of the physical device.
@@ -51,7 +52,7 @@ pub struct Row {
 pub enum RowKind {
     /// What the host does for the queue.
     Host,
-    /// What the device does, by its own times.
+    /// What the device does, at the times that were measured on the device.
     Device,
     /// Regions of command buffers, with several dispatches each.
     Regions,
@@ -62,20 +63,21 @@ pub enum RowKind {
 pub struct Slice {
     /// The row.
     pub row: Row,
-    /// The function of a dispatch, or else the operation.
+    /// The function of a dispatch, the name of another operation, or `region`.
     pub name: String,
-    /// In ns on the monotonic clock.
+    /// The start, in ns on the host's monotonic clock.
     pub begin_ns: i64,
     pub duration_ns: i64,
-    /// For a dispatch.
+    /// The number of workgroups of a dispatch.
     pub workgroups: Option<u64>,
     pub submission: u64,
     pub args: Map<String, Value>,
-    /// A row whose slices overlap is divided into lanes, of which all but the first have their
-    /// number in their name.
+    /// The index of the slice's lane. Slices of a row that overlap, but must not be shown as
+    /// nested, are in different lanes. The name of each lane but the first contains the lane's
+    /// number.
     lane: usize,
-    /// Whether the profile to which the bundle is added already has the slice. Then it does not
-    /// become a call.
+    /// Whether the profile to which the bundle is added already has the slice. If so, the slice
+    /// does not become a call.
     pub is_known: bool,
 }
 
@@ -96,7 +98,7 @@ struct Memory {
     name: String,
     at_ns: i64,
     args: Map<String, Value>,
-    /// A memory pool, and its bytes that are reserved, committed and free.
+    /// The number of a memory pool, and how many of its bytes are reserved, committed and free.
     pool: Option<(u64, [u64; 3])>,
 }
 
@@ -131,10 +133,10 @@ impl Bundle {
         all.filter(|(_, slice)| slice.workgroups.is_some()).map(|(at, _)| at)
     }
 
-    /// Passes the events on to `sink`, and returns their number.
+    /// Passes the bundle's events on to `sink`, and returns the number of events.
     ///
     /// # Errors
-    /// Returns the error if the sink returned one.
+    /// Fails if the sink returns an error.
     pub fn emit(&self, sink: &mut dyn Sink) -> Result<u64, String> {
         emit::emit(self, sink)
     }
@@ -145,7 +147,7 @@ pub trait Sink {
     /// See [`Slice::is_known`].
     ///
     /// # Errors
-    /// If the function returns an error, reading ends.
+    /// If the function returns an error, [`Bundle::emit`] ends with this error.
     fn event(&mut self, event: &Event<'_>, is_known: bool) -> Result<(), String>;
 }
 
@@ -158,10 +160,10 @@ impl Sink for Alone<'_> {
     }
 }
 
-/// Reads a bundle that is not compressed, as the events of Chrome's format.
+/// Reads a bundle that is not compressed, and passes it on to `sink` as events of Chrome's format.
 ///
 /// # Errors
-/// Same as for [`Bundle::read`].
+/// Fails if the file cannot be read or is too large, or if `sink` returns an error.
 pub fn read(source: &mut dyn Read, sink: &mut dyn EventSink) -> Result<ReadSummary, ReadError> {
     let bundle = parse::bundle(source)?;
     let events = bundle

@@ -9,7 +9,7 @@ use crate::perfetto::decode::{Field, Fields, varint};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// JSON: Chrome's trace event format, if it is a trace.
+    /// JSON: JSON: if the file is a trace, it is in Chrome's trace event format.
     Json,
     /// Packets of Perfetto's format.
     Perfetto,
@@ -57,7 +57,7 @@ pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     Ok((of(&head), Source::Gzip(Box::new(Cursor::new(head).chain(inside)))))
 }
 
-/// Returns [`HEAD`] bytes, or fewer if the source is shorter.
+/// Returns the first [`HEAD`] bytes of the source, or fewer if it is shorter or damaged.
 fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = vec![0; HEAD];
     let mut length = 0;
@@ -109,8 +109,8 @@ pub fn of(head: &[u8]) -> FileKind {
     let spaces = text.iter().take_while(|b| space(b)).count();
     let first = text.get(spaces);
     let second = text.iter().skip(spaces + 1).find(|b| !space(b));
-    // The first byte of a packet is a line feed, and the second is its length, which may be a
-    // brace. So the first byte alone does not show that a file is JSON.
+    // A packet of Perfetto's format begins with the code of a line feed. Its length follows, which
+    // may be the code of a brace. So a line feed and a brace alone do not show that a file is JSON.
     let json = match (first, second) {
         (Some(b'{'), second) => second.is_none_or(|b| matches!(b, b'"' | b'}')),
         (Some(b'['), second) => second.is_none_or(|b| matches!(b, b'{' | b']')),
@@ -128,14 +128,16 @@ pub fn of(head: &[u8]) -> FileKind {
     }
 }
 
-/// Whether the text begins as a bundle of IREE's profiler.
+/// Returns whether the text begins like a bundle of IREE's profiler.
 fn is_of_iree(text: &[u8]) -> bool {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
     let has = |what: &[u8]| line.windows(what.len()).any(|part| part == what);
     has(b"\"record_type\":\"schema\"") && has(b"\"ireeperf-jsonl\"")
 }
 
-/// Returns the content of the first field if its number is 1, as far as it is in `head`.
+/// Returns the content of the first protobuf field, as far as `head` contains it. Returns `None` if
+/// the field's number is not 1, if its wire type is not the one with a length, or if the length
+/// cannot be decoded.
 fn first_field(head: &[u8]) -> Option<&[u8]> {
     let rest = head.strip_prefix(&[0x0a])?;
     let (length, used) = varint(rest).ok()?;
@@ -143,8 +145,9 @@ fn first_field(head: &[u8]) -> Option<&[u8]> {
     Some(&inside[..usize::try_from(length).unwrap_or(usize::MAX).min(inside.len())])
 }
 
-/// Whether the file is an `XSpace`. It begins with an `XPlane`, whose first fields are a number (1)
-/// and a name (2) such as `/host:CPU`. In Perfetto's packets, these fields are messages.
+/// Returns whether the file is an `XSpace`, as JAX and TensorFlow write it. An `XSpace` begins with
+/// an `XPlane`. Field 1 of an `XPlane` is a number, which may be missing, and field 2 is a name
+/// such as `/host:CPU`. In Perfetto's packets, fields 1 and 2 are messages.
 fn is_xplane(head: &[u8]) -> bool {
     let Some(plane) = first_field(head) else { return false };
     let mut fields = Fields::new(plane).flatten();
@@ -159,7 +162,8 @@ fn is_xplane(head: &[u8]) -> bool {
     matches!(next, Some((2, Field::Bytes(name), _)) if is_name(name))
 }
 
-/// Whether the first field can be a packet, as far as the first bytes show.
+/// Returns whether the first field of a file can be a packet of Perfetto's format, as far as `head`
+/// shows.
 fn starts_with_packet(head: &[u8]) -> bool {
     let Some(packet) = first_field(head) else { return false };
     let whole = head.len() < HEAD || packet.len() + 16 < head.len();
@@ -207,7 +211,7 @@ mod tests {
         packet.resize(125, 0x08);
         assert_eq!(kind(&packet), FileKind::Perfetto);
         assert_eq!(kind(&gz(&packet)), FileKind::Perfetto);
-        // XSpace{planes{id: 1, name: "/host:CPU"}}, and the same without an id.
+        // XSpace{planes{id: 1, name: "/host:CPU"}}, and an XSpace whose plane has no id.
         let named =
             |what: FileKind| matches!(what, FileKind::Other(what) if what.contains("xplane.pb"));
         assert!(named(kind(b"\x0a\x0d\x08\x01\x12\x09/host:CPU")));

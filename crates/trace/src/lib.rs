@@ -17,12 +17,13 @@
 //! | [`iree`] | reads recordings of IREE's own profiler |
 //! | [`perfetto`] | Perfetto's protobuf format: reading, writing, checking |
 //! | [`stacks`] | stacks with values, for programs that show flame graphs: writing |
-//! | [`check`] | findings about a file, each with its byte |
+//! | [`check`] | problems in a trace file, each with its byte offset |
 //! | [`kind`] | recognises the format of a file |
 //! | [`text`] | strings and numbers of JSON |
 //!
-//! Invariants. While calls are exported, one page of calls of each thread is decoded in memory. The
-//! writers escape strings, unless they are JSON from a trace. Times are integer nanoseconds.
+//! Invariants. While calls are exported, one page (block) of calls of each thread is decoded in
+//! memory. The writers escape strings, except for strings that are already JSON in an imported
+//! trace. Times are integer nanoseconds.
 #![forbid(unsafe_code)]
 
 pub mod check;

@@ -6,9 +6,9 @@
 //!  …                                               ┘
 //! ```
 //!
-//! Each file is read twice, so that only rows must be kept in memory. Events keep everything except
-//! their times, their process ids, and the ids of arrows and spans. Ids of later files are moved to
-//! ranges that earlier files do not use.
+//! Each file is read twice, so that no events must be kept in memory. Events keep everything except
+//! their times, their process ids, and the ids (`id`, not `id2`) of arrows and spans. These ids are
+//! changed in all files but the first, so that they differ from the ids of earlier files.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,24 +26,25 @@ use crate::timeline::{Id, ProcessRow, TimelineSink};
 
 /// The version of the object `counterpoint` in a merged trace.
 pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
-/// The distance between the process numbers of consecutive files.
+/// The distance between the process ids of consecutive files.
 pub const PROCESSES_APART: i64 = 100_000_000;
 /// The distance between the arrow ids of consecutive files.
 const FLOWS_APART: i64 = 1 << 40;
-/// The distance between the sort indices of consecutive files. Kineto's own numbers go up to 2²⁹.
+/// The distance between the sort indices of consecutive files. Kineto's own sort indices go up to
+/// 2²⁹.
 const SORTS_APART: i64 = 1 << 30;
 
-/// What a file contains besides its events.
+/// What the first reading of a file finds out.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     pub name: String,
-    /// The moment to which times are relative, in ns since 1970.
+    /// The moment to which the file's times are relative, in ns since 1970.
     pub base_ns: Option<i64>,
     /// The rank, if any.
     pub rank: Option<u64>,
     /// The name of the machine.
     pub host: Option<String>,
-    /// The first event, in ns since the base.
+    /// The time of the first event, in ns since `base_ns`.
     pub first_ns: Option<i64>,
     pub summary: ReadSummary,
     pub(crate) clock: Option<BootClock>,
@@ -63,7 +64,7 @@ pub(crate) struct BootClock {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ProcessKey {
     Number(i64),
-    /// A text, or a number that is not an integer.
+    /// A text, or a number that is not an `i64`, as text.
     Text(String),
 }
 
@@ -79,11 +80,11 @@ pub struct Alignment {
     pub file: String,
     /// The rank, if the file contains one.
     pub rank: Option<u64>,
-    /// The machine, if the file contains one.
+    /// The name of the machine, if the file contains it.
     pub host: Option<String>,
-    /// What was added to the times besides the base time, in ns.
+    /// What was added to the file's times besides the difference of the base times, in ns.
     pub shift_ns: i64,
-    /// The largest possible difference to the times of the first file, in ns, if it is known.
+    /// The largest possible error of the alignment with the first file, in ns, if it is known.
     pub uncertainty_ns: Option<f64>,
     /// What was used to align the times.
     pub by: By,
@@ -97,13 +98,15 @@ pub enum By {
     First,
     /// Snapshots of the machine's clocks: both files were recorded in the same boot.
     Monotonic,
-    /// The base times, as exact as the agreement of `CLOCK_REALTIME` on both machines.
+    /// The base times. If `CLOCK_REALTIME` differs between the machines, the alignment is wrong by
+    /// this difference.
     BaseTime,
-    /// The first events are put at the same moment, because a file has no base time.
+    /// The first events of both files are put at the same moment, because at least one of the files
+    /// has no base time.
     FirstEvent,
 }
 
-/// Reads what a file contains besides its events.
+/// Reads a file, and returns what must be known before its events are merged.
 pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     look.summary = read(source, &mut look)?;
@@ -111,7 +114,7 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Look {
-    /// Returns the first event in ns since 1970.
+    /// Returns the time of the first event, in ns since 1970.
     pub(crate) fn start_ns(&self) -> i64 {
         self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
     }
@@ -136,7 +139,7 @@ impl Look {
         }
     }
 
-    /// Adds a key next to the events.
+    /// Adds a key of the JSON document (any key but that of the events), with its value.
     pub(crate) fn add_top(&mut self, key: &str, value: Value) {
         let whole = |v: &Value| v.as_i64().or_else(|| v.as_str()?.parse().ok());
         match key {
@@ -171,7 +174,7 @@ impl EventSink for Look {
 }
 
 impl BootClock {
-    /// Parses the object `counterpoint` of an export.
+    /// Parses the object `counterpoint` of a trace that Counterpoint exported.
     fn of(facts: &Value) -> Option<Self> {
         let boot = facts["manifest"]["boot_id"].as_str().filter(|boot| !boot.is_empty())?;
         let clock = &facts["clock"];
@@ -183,7 +186,8 @@ impl BootClock {
         Some(Self {
             boot: boot.to_owned(),
             offset_ns: ns("realtime_ns")?.checked_sub(ns("monotonic_ns")?)?,
-            // Both clocks were read within twice the uncertainty.
+            // Both clocks were read within an interval that is twice as long as the snapshot's
+            // uncertainty.
             uncertainty_ns: 2.0 * ticks * clock["ns_per_tick"].as_f64()?,
         })
     }
@@ -229,8 +233,8 @@ impl ProcessKey {
     }
 }
 
-/// Returns a label for the rows of each file: its rank and its machine, or else its name. Equal
-/// labels get the number of the file.
+/// Returns a label for the rows of each file: its rank, its machine or both, as far as known, and
+/// otherwise its name. The number of the file is added to labels that are equal.
 pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     let label = |file: &Look| match (file.rank, &file.host) {
         (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
@@ -246,7 +250,7 @@ pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     all.iter().enumerate().map(numbered).collect()
 }
 
-/// Returns the earliest moment, in ns since 1970.
+/// Returns the moment of the earliest event of all files, in ns since 1970.
 pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
     let start = |(file, alignment): (&Look, &Alignment)| {
         let first = file.base_ns.unwrap_or(0).saturating_add(file.first_ns.unwrap_or(0));
@@ -282,7 +286,8 @@ pub(crate) fn write_rows<W: Write>(
     Ok(())
 }
 
-/// Writes the rows of all files, then their events. `open` opens a file again.
+/// Writes the rows of all files, then their events. `open` opens the file with the given index in
+/// `files` again.
 ///
 /// # Errors
 /// Fails if the output cannot be written, or if a file cannot be read again.
@@ -326,13 +331,13 @@ pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
     json!({ "schema": MERGE_SCHEMA, "files": files.collect::<Vec<_>>() })
 }
 
-/// Whether the rows of the merged trace already have the data of this metadata event.
+/// Returns whether the rows of the merged trace already have the data of this metadata event.
 pub(crate) fn names_process(metadata: &str) -> bool {
     ["process_name", "process_sort_index"].contains(&metadata)
 }
 
-/// The time of a metadata event has no meaning, but readers ignore the event if its time is
-/// negative.
+/// Returns the time of an event in the output. The time of a metadata event has no meaning, but
+/// must not be negative, because readers would ignore the event.
 pub(crate) fn moved_ns(ns: i64, shift_ns: i64, phase: u8) -> i64 {
     let moved = ns.saturating_add(shift_ns);
     if phase == b'M' { moved.max(0) } else { moved }
@@ -445,7 +450,8 @@ impl<W: Write> EventSink for Again<'_, W> {
     }
 }
 
-/// Adds `by_ns` to a time that is more precise than nanoseconds. Another text is not changed.
+/// Adds `by_ns` to a time that is more precise than nanoseconds. A text that is not a number, or
+/// that is too long, is not changed.
 pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     match by_ns {
         0 => Cow::Borrowed(exact),
@@ -453,7 +459,7 @@ pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     }
 }
 
-/// Returns JSON that this crate has just written.
+/// Returns the text of JSON that this crate has just written.
 fn utf8(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or("null")
 }

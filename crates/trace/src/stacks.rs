@@ -35,7 +35,8 @@ impl StackUnit {
     }
 }
 
-/// A function, a loop or a thread. Names must be printable text.
+/// A function, a loop or a thread. Names should be printable: only [`folded`] replaces control
+/// characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackFrame {
     pub name: String,
@@ -48,7 +49,7 @@ pub struct StackFrame {
 /// A node of the tree of stacks. Its values do not include those of the nodes below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackNode {
-    /// The node above this node, which has a lower index.
+    /// The node above this node. It has a lower index than this node.
     pub parent: Option<usize>,
     /// Index in [`Stacks::frames`].
     pub frame: usize,
@@ -79,8 +80,8 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Returns the nodes with a value of this kind, each with the nodes above it, the outermost
-    /// first.
+    /// Returns a path for each node that has a value of this kind, and the value. A path contains
+    /// the node and the nodes above it, the outermost first.
     fn with(&self, kind: usize) -> impl Iterator<Item = (Vec<&StackNode>, u64)> {
         let has = move |node: &&StackNode| node.values.get(kind).is_some_and(|value| *value > 0);
         self.nodes.iter().filter(has).map(move |node| (self.path(node), node.values[kind]))
@@ -107,7 +108,8 @@ impl Stacks {
 mod tests {
     use super::*;
 
-    /// Folded lines must not show a function named `a;b` like a call of `b` inside of `a`.
+    /// Returns stacks with a function named `a;b`. Folded lines must not show this name like a call
+    /// of `b` inside of `a`.
     pub(super) fn example() -> Stacks {
         let frame =
             |name: &str, line| StackFrame { name: name.to_owned(), file: "m.py".into(), line };

@@ -1,4 +1,4 @@
-//! Appends strings and numbers in the form of JSON.
+//! Appends strings and numbers in the form of JSON, and compares texts.
 
 /// How a byte is written in a string: 0 for a byte that is not escaped, `u` for `\u` with four
 /// digits, or the letter after the backslash.
@@ -146,7 +146,8 @@ mod tests {
         assert_eq!(with(|out| string(out, "a\"b\\c\n\u{1}é")), r#""a\"b\\c\n\u0001é""#);
     }
 
-    /// Tests each byte at each position of a word, with different bytes around it.
+    /// Tests each ASCII character at each position of an eight-byte word, with different characters
+    /// around it.
     #[test]
     fn every_byte_is_found_at_every_position() {
         for byte in 0..=0x7fu8 {
@@ -164,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Compares texts of each length that differ at each position, or nowhere.
+    /// Compares texts of up to 69 bytes that are equal, or that differ in one bit or in length.
     #[test]
     fn texts_are_equal_or_not() {
         for length in 0..70 {
@@ -193,7 +194,7 @@ mod tests {
             assert_eq!(with(|out| uint(out, n)), text);
         }
         assert_eq!(with(|out| int(out, i64::MIN)), i64::MIN.to_string());
-        // Each number of up to four digits is tested at each place of longer numbers.
+        // Tests each value of a group of four digits, alone and within longer numbers.
         for n in 0..10_000u64 {
             for n in [n, n * 10_000 + 42, n * 100_000_000 + n, n * 1_000_000_000_000 + 7] {
                 assert_eq!(with(|out| uint(out, n)), n.to_string());

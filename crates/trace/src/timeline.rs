@@ -5,10 +5,11 @@ use std::io;
 
 use model::activity::{FlowKind, Value};
 
-/// Identifies a process or a thread. Traces may contain both forms.
+/// Identifies a process or a thread. Traces may identify processes and threads by numbers or by
+/// texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Id<'a> {
-    /// A process, a thread or the number of a device.
+    /// The id of a process or thread, or the number of a device.
     Number(i64),
     /// For a row that does not belong to a real process or thread.
     Text(&'a str),
@@ -34,7 +35,7 @@ pub struct ProcessRow<'a> {
     pub labels: &'a str,
     /// Viewers sort processes by this number.
     pub sort_index: i64,
-    /// From when the name is valid.
+    /// The time from which the name is valid.
     pub at_ns: i64,
 }
 
@@ -46,7 +47,7 @@ pub struct ThreadRow<'a> {
     pub name: &'a str,
     /// Viewers sort threads by this number.
     pub sort_index: i64,
-    /// From when the name is valid.
+    /// The time from which the name is valid.
     pub at_ns: i64,
 }
 
@@ -89,12 +90,13 @@ impl KeysId {
 }
 
 /// Identifies a text, or a list of texts, in a row. In one timeline, the same number in the same
-/// row means the same texts. So a writer that gives numbers to texts need not search for them.
+/// row means the same texts. So a writer with its own table of texts can remember, by this number,
+/// where a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextId(pub u32);
 
 impl TextId {
-    /// Higher numbers are ignored.
+    /// Numbers from this limit on are ignored.
     pub const MOST: u32 = 1 << 12;
 
     /// Returns the number as an index, if it is not too high.
@@ -117,9 +119,10 @@ pub struct Slice<'a> {
     pub shape: Option<KeysId>,
     /// Identifies the category and name in the row.
     pub label: Option<TextId>,
-    /// At the slice's start.
+    /// The ends of arrows at the slice's start.
     pub flows: &'a [Flow<'a>],
-    /// Points at the slice's start, in its row. The list of series of a point may be empty.
+    /// Points of time series at the slice's start, in its row. The list of series of a point may be
+    /// empty.
     pub counters: &'a [SeriesPoint<'a>],
 }
 
@@ -156,14 +159,15 @@ pub struct Instant<'a> {
 pub struct SeriesPoint<'a> {
     pub row: Row<'a>,
     pub category: &'a str,
-    /// The counter of these series.
+    /// The name of the counter to which the series belong.
     pub name: &'a str,
     pub at_ns: i64,
     /// Name and value of each series. A value that is not known is left out.
     pub series: &'a [Arg<'a>],
     /// Identifies, in the row, the counter's name with the names of its series.
     pub label: Option<TextId>,
-    /// Name and unit of each series. An unknown unit is empty, or the series is left out.
+    /// Name and unit of each series. A series without a known unit has an empty unit, or is missing
+    /// in this list.
     pub units: &'a [(&'a str, &'a str)],
 }
 

@@ -1,5 +1,5 @@
-//! Tests traces that have a few megabytes but were made to take minutes of time, or gigabytes of
-//! memory and disk. Most of these tests measure neither: if the code is wrong, they take minutes.
+//! Tests traces of a few megabytes that are made to cost minutes, or gigabytes of memory and disk.
+//! Most of these tests measure neither time nor memory: if the code is wrong, they take minutes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -97,7 +97,7 @@ fn texts_that_events_name_by_number() {
     }
 }
 
-/// A reader must not compare the long names of neighbouring events.
+/// All events have the same name of 1 MiB, of which the reader must keep only 64 KiB.
 #[test]
 fn a_long_name_that_events_name_by_number() {
     let mut trace = packet(1, &[interned(2, &vec![b'a'; 1 << 20])]);
@@ -116,8 +116,8 @@ fn a_process_is_named_once() {
     assert!(read(&trace).0.args < 2 * trace.len());
 }
 
-/// The trace has more open slices than `MOST_WAITING`, each in its own row. A reader must not
-/// search all rows again for each further slice.
+/// The trace has more open slices than the reader keeps (`MOST_WAITING`), each in its own row. A
+/// reader must not search all rows again for each further slice.
 #[test]
 fn open_slices_of_many_rows() {
     let mut trace = packet(1, &[]);
@@ -133,7 +133,7 @@ fn open_slices_in_the_wrong_order() {
     assert_eq!(read(&trace).0.events, 200_000);
 }
 
-/// A reader must not search through all series for each value.
+/// The writer must not search through all series for each value.
 #[test]
 fn a_counter_with_many_series() {
     let mut writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();

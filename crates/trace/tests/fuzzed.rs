@@ -220,8 +220,9 @@ fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
     [&tag[..], &length, bytes].concat()
 }
 
-/// A few kilobytes of compressed packets inside of a compressed packet would become 60 GiB. They
-/// must be reported as damaged without being decompressed; otherwise this test would take hours.
+/// A file of less than 1 MiB has compressed packets inside of a compressed packet, which would
+/// become 60 GiB. The inner packets must be reported as damaged without being decompressed;
+/// otherwise this test would take hours.
 #[test]
 fn packets_that_are_compressed_twice() {
     use std::io::Write;
@@ -231,7 +232,7 @@ fn packets_that_are_compressed_twice() {
         encoder.finish().unwrap()
     };
     let compressed = |bytes: &[u8]| field_of(1, &field_of(50, &zlib(bytes)));
-    // Only a timestamp.
+    // Each of these packets has only a timestamp.
     let many = [0x0a, 0x02, 0x40, 0x01].repeat(1 << 21);
     let bomb = compressed(&compressed(&many).repeat(8_000));
     assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
@@ -242,8 +243,8 @@ fn packets_that_are_compressed_twice() {
 }
 
 /// In Perfetto's format, an event of Chrome's format has a number as its phase, which must be the
-/// code of an ASCII character. With another number, the event has no phase. (Found by
-/// `any_packets`: 186.)
+/// code of an ASCII character. With another number, the event has no phase. (`any_packets` found
+/// this with the phase 186.)
 #[test]
 fn phases_that_are_not_ascii_characters() {
     for phase in 0..=255u8 {

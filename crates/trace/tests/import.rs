@@ -146,8 +146,8 @@ fn slices_become_calls_and_nothing_else_is_lost() {
     assert_eq!(all[0].document, rest);
 }
 
-/// The trace has many threads and names, and more calls than fit in one page. The calls are not in
-/// the order of their times.
+/// The trace has many threads and names, and more calls than fit in one page (block of calls). The
+/// calls are not in the order of their times.
 #[test]
 fn many_events() {
     let scratch = Scratch::new();

@@ -30,8 +30,8 @@ impl EventSink for Count {
 fn damaged_lines() {
     let mut sink = Count::default();
     let whole = read(&mut WHOLE.as_bytes(), &mut sink).unwrap();
-    // The bundle has 14 slices, 4 regions and 10 waits, each with two ends, and 17 memory events,
-    // each with a counter value.
+    // The bundle has 14 slices; 4 regions and 10 waits, which have two ends each; and 17 memory
+    // events, which have a counter value each.
     assert_eq!((whole.events, sink.0), (14 + 2 * 4 + 2 * 10 + 2 * 17, 76));
     assert_eq!((whole.damaged, whole.skipped, whole.truncated), (0, 0, false));
     let mut r = Random(0x1eee_0f11_e0f1_1ee1);
@@ -42,7 +42,7 @@ fn damaged_lines() {
             match r.below(4) {
                 0 => text.truncate(at),
                 1 => text[at] = r.next() as u8,
-                // Something else than a number.
+                // Replaces a number by a value that is odd or is not a number.
                 _ => {
                     let Some(from) = text[at..].windows(2).position(|w| w[0] == b':') else {
                         break;

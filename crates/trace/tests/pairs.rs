@@ -146,9 +146,9 @@ impl<S: TimelineSink> TimelineSink for Both<S> {
     }
 }
 
-/// A call and the calls in it: the idle time before the call, the call's own time at its end,
-/// whether an exception ended it so that it is not recorded, and whether its page was full after
-/// it.
+/// A call and the calls in it. `before` is the idle time before the call, and `rest` its own time
+/// at its end. If it `threw` an exception, it is not recorded. With `flush`, the page (block of
+/// calls) is full after the call.
 #[derive(Clone, Debug)]
 struct Tree {
     before: u64,
@@ -205,7 +205,7 @@ fn record(
     }
 }
 
-/// Returns the exported trace of a profile, and its slices.
+/// Returns the exported trace of a profile, and the slices that the writer received.
 fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     let (_scratch, profile) = script.opened();
     let writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
@@ -261,7 +261,7 @@ proptest! {
     }
 
     /// If no two times are equal, one track must be enough, even if the calls inside of a call are
-    /// on several other pages.
+    /// in several other pages (blocks of calls).
     #[test]
     fn one_track_for_a_thread(trees in prop::collection::vec(tree(1), 1..12)) {
         let (trace, _, expected) = export_ops(&[trees]);
@@ -269,7 +269,8 @@ proptest! {
         prop_assert_eq!(paired(&trace), (expected, tracks));
     }
 
-    /// Exports of IREE are called inside of one another, and each dispatch has two workgroups.
+    /// Exported functions of an IREE library are called inside of one another, and each dispatch
+    /// has two workgroups.
     #[test]
     fn dispatches_within_dispatches(
         threads in prop::collection::vec(prop::collection::vec(tree(0), 1..8), 1..3),

@@ -4,7 +4,7 @@
 //!
 //! Only one profiler in a process can use CUPTI, so the plugin does not use it if another profiler
 //! does. If PyTorch is loaded, the plugin leaves CUPTI to PyTorch's profiler, because otherwise
-//! `torch.profiler` would lose the events of the device.
+//! `torch.profiler` would lose the events of the device. The setting `cuda.torch=on` changes this.
 
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,11 +20,12 @@ use crate::records::kind;
 use crate::settings::{Around, Settings};
 use crate::{captures, collect, find, launches, ops, sampler};
 
-/// The environment variable that names this file for CUDA's driver.
+/// The environment variable that tells CUDA's driver the path of the plugin's file.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
 /// The kinds of CUPTI's records that are always collected, because the records of events refer to
-/// them. When contexts are enabled, CUPTI also writes records for contexts that exist already.
+/// them. When records of contexts are enabled, CUPTI also writes records for contexts that exist
+/// already.
 const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATION];
 
 /// The kinds of CUPTI's records that become events, by the kind of event that the host may request.
@@ -53,7 +54,8 @@ static STATE: Mutex<State> = Mutex::new(State::Idle);
 static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
 /// Whether CUDA's driver called [`InitializeInjection`].
 static INJECTED: AtomicBool = AtomicBool::new(false);
-/// Whether the plugin uses CUPTI, also while the recording is paused. It is read at each op.
+/// Whether the plugin uses CUPTI. It stays true while the recording is paused, and is read at each
+/// op.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// Set when the process begins to exit, because CUDA may be unloaded from then on.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -109,8 +111,8 @@ pub extern "C" fn InitializeInjection() -> c_int {
 }
 
 /// NVTX calls this function when a program marks its first range, if `NVTX_INJECTION64_PATH` names
-/// this file. It passes NVTX's table on to CUPTI, so that CUPTI sees the ranges. If it returns 0,
-/// NVTX ignores all ranges.
+/// the plugin's file. This function passes NVTX's table on to CUPTI, so that CUPTI sees the ranges.
+/// If it returns 0, NVTX ignores all ranges.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjectionNvtx2(table: *const c_void) -> c_int {
     catch_unwind(AssertUnwindSafe(|| ranges(table).unwrap_or(0))).unwrap_or(0)
@@ -136,7 +138,7 @@ fn ranges(table: *const c_void) -> Option<c_int> {
     let initialize = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_void) -> c_int>(initialize)
     };
-    // SAFETY: `table` is NVTX's, which is passed on as NVTX would pass it.
+    // SAFETY: `table` is the address that NVTX passed, and it is passed on unchanged.
     Some(unsafe { initialize(table) })
 }
 
@@ -198,8 +200,9 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
             Err(code) => last = code,
         }
     }
-    // A version of CUPTI may lack a kind of records. If the host requested kernels and CUPTI cannot
-    // record them, or if there is nothing to record, the plugin does not use CUPTI.
+    // Some versions of CUPTI do not have all of these kinds of records. If the host requested
+    // kernels and CUPTI cannot record them, or if there is nothing to record, the plugin does not
+    // use CUPTI.
     let has = |kind: u32| kinds.contains(&kind);
     let lacks_kernels = requested.contains(&Kind::KERNEL) && !has(kind::CONCURRENT_KERNEL);
     let counts = !settings.ranges.names.is_empty() && requested.contains(&Kind::PROFILER_RANGE);
@@ -246,8 +249,8 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
         let context = || unsafe { *data.cast::<*mut c_void>() };
         match (domain, id) {
             (cupti::DOMAIN_DRIVER, _) if is_on() => {
-                // SAFETY: in this domain, CUPTI's data are those of a call, which it does not
-                // change meanwhile.
+                // SAFETY: in this domain, `data` describes a call, and CUPTI does not change it
+                // during the callback.
                 let call = unsafe { &*data.cast::<Call>() };
                 captures::called(id, call);
                 launches::called(id, call);
@@ -280,8 +283,8 @@ pub fn why_uncounted() -> Option<String> {
     sampled().or_else(counted).or_else(of_ops)
 }
 
-/// Fetches CUPTI's last records when the process begins to exit. When the host ends the recording
-/// later, CUDA has already ended.
+/// Fetches CUPTI's last records when the process begins to exit. Later, when the host ends the
+/// recording, CUDA has already ended.
 fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {

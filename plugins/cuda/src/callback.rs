@@ -73,8 +73,8 @@ impl Call {
     }
 
     pub fn has_failed(&self) -> bool {
-        // SAFETY: CUPTI gives the address of the driver's result when the function returns, and it
-        // is not read before.
+        // SAFETY: when the function returns, CUPTI gives the address of the driver's result, which
+        // is not read earlier.
         !self.is_enter() && !self.result.is_null() && unsafe { *self.result } != 0
     }
 
@@ -85,8 +85,8 @@ impl Call {
         Some(Arc::from(&*name.to_string_lossy()))
     }
 
-    /// Returns the stream on which a call launches work. `is_of_thread` says that a null stream
-    /// means the thread's default stream. Otherwise it means the context's.
+    /// Returns the stream on which a call launches work. A null stream means the thread's default
+    /// stream if `is_of_thread`, and otherwise the context's.
     pub fn stream(&self, launch: Launch, is_of_thread: bool) -> Option<Stream> {
         let arguments = self.parameters;
         if arguments.is_null() {
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!((offset_of!(OfLaunch, stream), offset_of!(Config, stream)), (40, 32));
         assert_eq!(offset_of!(OfGraph, stream), 8);
         let stream = |parameters: *const c_void, launch, is_of_thread| {
-            // SAFETY: numbers and pointers, for which zeros are values.
+            // SAFETY: `Call` consists of numbers and pointers, for which zeros are values.
             let mut call: Call = unsafe { std::mem::zeroed() };
             call.parameters = parameters;
             call.stream(launch, is_of_thread)

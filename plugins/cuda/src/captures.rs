@@ -6,7 +6,7 @@
 //! |---|---|
 //! | calls of `cuStreamBeginCapture` and `cuStreamEndCapture` that CUPTI reports | all streams |
 //! | [`driver::is_capturing`] for the stream of a launch | this stream |
-//! | the same function for the legacy stream | all of its context but non-blocking ones |
+//! | the same function for the legacy stream | all blocking streams of its context |
 //!
 //! A collector that counts around TVM's ops (module `collector`) has no subscriber and does not
 //! know the stream, so only the last row applies to it.
@@ -21,7 +21,7 @@ use crate::driver::{self, Stream};
 /// The number of captures that began during the recording and have not ended.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// CUPTI's numbers of the driver's functions.
+/// CUPTI's numbers of the driver's functions that begin and end captures.
 #[derive(Debug, Default)]
 struct Functions {
     begin: Vec<u32>,

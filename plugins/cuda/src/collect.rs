@@ -27,8 +27,8 @@ pub const BUFFER: usize = 1 << 20;
 /// The number of bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// The largest number of addresses for which the name is kept. Beyond it, records do not share
-/// their copies of names.
+/// The largest number of addresses for which the name is kept. Records whose names are at further
+/// addresses do not share copies of names.
 const MOST_NAMES: usize = 100_000;
 
 /// A record, and a copy of the name to which it pointed.
@@ -80,12 +80,12 @@ pub struct Missing {
     pub beyond: u64,
     /// Records that CUPTI dropped.
     pub dropped: u64,
-    /// Records that are too short, and buffers that were not lent or in which the end of the
-    /// records could not be found.
+    /// Records that are too short, buffers that CUPTI returned although they were not lent, and
+    /// buffers in which the end of the records could not be found.
     pub damaged: u64,
     pub unknown: u64,
-    /// Number of launches whose counters were not read, and of a graph's kernels for which CUPTI
-    /// had no room.
+    /// Launches whose counters were not read, and kernels of graphs for whose values CUPTI had no
+    /// room.
     pub uncounted: u64,
     /// Ops whose counters were not read.
     pub uncounted_ops: u64,
@@ -115,7 +115,7 @@ impl Store {
         (self.lent.len() * BUFFER) as u64 + self.kept()
     }
 
-    /// Returns the number of bytes that are kept, without names.
+    /// Returns the number of bytes of the stored records, samples and ranges, without names.
     fn kept(&self) -> u64 {
         let values = self.values.len() * size_of::<Value>();
         let of_range = |range: &Range| size_of::<Range>() + 8 * range.values.len();
@@ -135,12 +135,13 @@ impl Store {
     /// whose names are at the same address share one copy.
     ///
     /// # Safety
-    /// `address` must be 0 or that of a C string.
+    /// `address` must be 0 or the address of a C string.
     unsafe fn name(&mut self, address: usize) -> Option<Arc<str>> {
         if address == 0 {
             return None;
         }
-        // SAFETY: by contract, `address` is 0 or that of a C string, and 0 was handled above.
+        // SAFETY: by contract, `address` is 0 or the address of a C string, and 0 was handled
+        // above.
         let text = unsafe { CStr::from_ptr(address as *const c_char) }.to_string_lossy();
         let names = self.names.get_or_insert_default();
         // The memory of a freed name may contain another name now, so the texts are compared.
@@ -215,7 +216,7 @@ pub fn add_uncounted_op() {
 
 /// Returns the id that Linux gave the calling thread.
 pub fn own_thread() -> u32 {
-    // SAFETY: no arguments.
+    // SAFETY: the system call `gettid` has no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
@@ -306,7 +307,7 @@ pub unsafe extern "C" fn completed(
 /// Reads the records of a buffer.
 ///
 /// # Safety
-/// `buffer` must have [`BUFFER`] bytes, and CUPTI must have filled it.
+/// `buffer` must have [`BUFFER`] bytes, and CUPTI must have written records to the first `valid`.
 unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) {
     if valid > BUFFER {
         store.missing.damaged += 1;
@@ -316,8 +317,8 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
     let mut record = std::ptr::null_mut();
     let mut before: Option<usize> = None;
     loop {
-        // SAFETY: by contract, CUPTI filled the buffer; `record` is null or came from this
-        // function.
+        // SAFETY: by contract, CUPTI wrote records to the buffer; `record` is null or a record that
+        // `next_record` returned.
         let next = unsafe { cupti.next_record(buffer, valid, record) };
         let at = match next {
             Ok(found) => match (found as usize).checked_sub(begin) {
@@ -350,7 +351,8 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
     }
 }
 
-/// Stores a record, unless it is a call of a function that is left out (`SMALL_TALK`).
+/// Stores a record, unless it is a successful call of a function that is not recorded (`SMALL_TALK`
+/// in `functions`). A record that cannot be read is counted as missing.
 ///
 /// # Safety
 /// The record must be one of CUPTI's, so that the names to which it points are C strings.
@@ -368,7 +370,8 @@ unsafe fn keep(store: &mut Store, bytes: Bytes<'_>) {
                 }
                 _ => 0,
             };
-            // SAFETY: by contract, the record is CUPTI's, so `address` is 0 or that of a C string.
+            // SAFETY: by contract, the record is CUPTI's, so `address` is 0 or the address of a C
+            // string.
             let mut name = unsafe { store.name(address) };
             if let Record::Marker { domain, .. } = record {
                 // SAFETY: by contract, the record is CUPTI's, so `domain` is 0 or the address of a

@@ -1,6 +1,7 @@
-//! Collectors (`include/counterpoint/collector.h`) that count on a device around each op of TVM's
-//! virtual machine. The Python package finds [`counterpoint_cuda_collector`] in the plugin's file,
-//! and registers the collectors with the recorder. The plugin itself records nothing in this case.
+//! Collectors (`include/counterpoint/collector.h`) that read CUPTI's counters of a device around
+//! each op of TVM's virtual machine. The Python package calls [`counterpoint_cuda_collector`] in
+//! the plugin's shared library, and registers the returned collectors with the recorder. If the
+//! Python package loads the library only for these collectors, the plugin itself records nothing.
 //!
 //! ```text
 //!  names of PAPI ─► one collector for each device ─► start, stop around each op ─► OpRanges
@@ -32,7 +33,8 @@ struct Own {
     collector: Collector,
     ranges: OpRanges,
     device: u32,
-    /// Ops that could not be counted since the last [`counterpoint_cuda_collector_end`].
+    /// The number of ops that could not be counted since the last
+    /// [`counterpoint_cuda_collector_end`].
     uncounted: AtomicU64,
     /// The kind of each counter's values: a count, a percentage or a ratio.
     kinds: Vec<u32>,
@@ -43,17 +45,18 @@ struct Own {
 /// `start` returns the address of the first byte for an op that is counted. It returns the second
 /// one for an op that should be counted but cannot be, and null for other ops.
 static STATES: [u8; 2] = [0; 2];
-/// `stop` returns this for an op that could not be counted, which the recorder counts as the loss
+/// `stop` returns this number for an op that could not be counted. The recorder then counts a loss
 /// `collector_failed`.
 const FAILED: i32 = 1;
 
-/// Makes a collector for counters of one device. `names` are PAPI's names, separated by semicolons.
-/// `cupti` is the path of CUPTI's library; null means that the library is searched for. If the
-/// process already uses a CUPTI, the path is ignored. On failure, returns null and writes the
-/// reason to `why` as a C string.
+/// Makes a collector for counters of one device. `names` are the counters' names as PAPI writes
+/// them, separated by semicolons. `cupti` is the path of CUPTI's library; null means that the
+/// library is searched for. If the plugin already uses a CUPTI in this process, the path is
+/// ignored. On failure, returns null and writes the reason to `why` as a C string.
 ///
 /// # Safety
-/// The texts are C strings or null, and `room` bytes of `why` can be written.
+/// `names` and `cupti` must each be null or a C string. `why` must be null or have `room` bytes
+/// that can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_cuda_collector(
     names: *const c_char,
@@ -74,10 +77,11 @@ pub unsafe extern "C" fn counterpoint_cuda_collector(
     }
 }
 
-/// Writes a C string, cut to `room`, and returns its length.
+/// Writes `text` to `why` as a C string of at most `room` bytes, and returns the length without the
+/// final zero.
 ///
 /// # Safety
-/// `room` bytes of `why` can be written, or it is null.
+/// `why` must be null, or `room` bytes of it can be written.
 unsafe fn say(text: &str, why: *mut c_char, room: usize) -> usize {
     if why.is_null() || room == 0 {
         return 0;
@@ -92,8 +96,8 @@ unsafe fn say(text: &str, why: *mut c_char, room: usize) -> usize {
 }
 
 /// Writes why ops could not be counted since the last call of this function. Returns the reason's
-/// length, or 0 if no op failed. Also gives CUPTI's objects for the collector back; the next op
-/// makes them again.
+/// length, or 0 if no op failed. Also gives back to CUPTI the objects that it made for the
+/// collector; they are made again for the next op.
 ///
 /// # Safety
 /// `collector` is from [`counterpoint_cuda_collector`], and `room` bytes of `why` can be written.
@@ -178,7 +182,8 @@ fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     }
 }
 
-/// Returns the kind of a counter's values: a `sum`, `max` or `min` is a whole number.
+/// Returns the kind of a counter's values. If the counter's name ends in `sum`, `max` or `min`,
+/// they are whole numbers.
 fn kind_of(counter: &str) -> u32 {
     match counter.rsplit('.').next() {
         _ if counter::is_percent(counter) => PERCENT,
@@ -215,7 +220,7 @@ unsafe extern "C" fn stop(
     if state.is_null() {
         return 0;
     }
-    // SAFETY: as above.
+    // SAFETY: the recorder passes the collector's `this`, which `made` has set to an `Own`.
     let own = unsafe { &*this.cast::<Own>() };
     let counted = match is_counted(state) {
         true => catch_unwind(AssertUnwindSafe(|| own.ranges.end())).unwrap_or(Err(Uncounted)),
@@ -233,7 +238,7 @@ unsafe extern "C" fn stop(
             COUNT => value.round() as i64 as u64,
             _ => value.to_bits(),
         };
-        // SAFETY: the recorder has room for this number of values.
+        // SAFETY: the recorder has room for `count` values, and `at` is less than `count`.
         unsafe { *values.add(at) = Value { bits, filled: 1 } };
     }
     0
@@ -241,7 +246,7 @@ unsafe extern "C" fn stop(
 
 unsafe extern "C" fn abandon(this: *mut c_void, state: *mut c_void) {
     if is_counted(state) {
-        // SAFETY: as above.
+        // SAFETY: the recorder passes the collector's `this`, which `made` has set to an `Own`.
         let own = unsafe { &*this.cast::<Own>() };
         let _ = catch_unwind(AssertUnwindSafe(|| own.ranges.end()));
     }

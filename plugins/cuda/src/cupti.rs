@@ -55,10 +55,12 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// The error is the name of a needed function that is missing.
+            /// Looks up the functions of a library. The error is the name of a needed function that
+            /// is missing.
             ///
             /// # Safety
-            /// `handle` must be a library with CUPTI's interface, which stays loaded.
+            /// `handle` must be dlopen's handle of a library that has CUPTI's interface and stays
+            /// loaded.
             unsafe fn of(handle: *mut c_void) -> Result<Self, &'static str> {
                 Ok(Self {
                     // SAFETY: a function with this name has this type, as CUPTI's headers say.
@@ -120,7 +122,7 @@ pub struct Cupti {
     functions: Functions,
     /// The dynamic linker's handle.
     handle: usize,
-    /// The file, as it was named when it was loaded.
+    /// The path or name with which the library was loaded.
     pub file: String,
     /// `CUPTI_API_VERSION`; for example, 130001 for CUDA 13.0, update 1.
     pub version: u32,
@@ -132,7 +134,8 @@ pub fn in_use() -> Option<&'static Cupti> {
     IN_USE.get()
 }
 
-/// Makes this CUPTI the one that [`in_use`] returns, unless there is one. Returns the CUPTI in use.
+/// Makes this CUPTI the one that [`in_use`] returns, unless one is in use already. Returns the
+/// CUPTI in use.
 pub fn use_for_good(cupti: Cupti) -> &'static Cupti {
     IN_USE.get_or_init(|| cupti)
 }
@@ -146,12 +149,12 @@ impl Cupti {
     /// is an error if the process has not loaded this library yet.
     ///
     /// # Errors
-    /// Says why the library cannot be used.
+    /// The error says why the library cannot be used.
     pub fn load(file: &str, only_loaded: bool) -> Result<Self, String> {
         let name = CString::new(file).map_err(|_| format!("{file:?} has a zero byte"))?;
         let only = if only_loaded { libc::RTLD_NOLOAD } else { 0 };
-        // SAFETY: `name` is a C string. The user or the program chose the library, and with it what
-        // its constructors do.
+        // SAFETY: `name` is a C string. The library is the user's choice or an installed CUPTI, so
+        // its constructors are trusted.
         let handle =
             unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | only) };
         if handle.is_null() {
@@ -161,7 +164,8 @@ impl Cupti {
         let functions = unsafe { Functions::of(handle) }
             .map_err(|missing| format!("{file} has no function {missing}"))?;
         let mut version = 0;
-        // SAFETY: `version` is CUPTI's function for this variable, which outlives the call.
+        // SAFETY: CUPTI's function `version` writes to the variable `version`, which outlives the
+        // call.
         let code = unsafe { (functions.version)(&raw mut version) };
         let cupti = Self { functions, handle: handle as usize, file: file.to_owned(), version };
         match code {
@@ -173,8 +177,8 @@ impl Cupti {
     pub fn said(&self, code: Code) -> String {
         let mut text = std::ptr::null();
         let known = self.functions.result_text.is_some_and(|ask| {
-            // SAFETY: `ask` is CUPTI's function for a code and this variable, which outlives the
-            // call.
+            // SAFETY: `ask` is CUPTI's function, which takes a code and writes to `text`, and
+            // `text` outlives the call.
             unsafe { ask(code, &raw mut text) == SUCCESS && !text.is_null() }
         });
         if known {
@@ -189,7 +193,7 @@ impl Cupti {
     /// Returns the time of CUPTI's clock, in ns.
     pub fn timestamp(&self) -> Option<u64> {
         let mut now = 0;
-        // SAFETY: `timestamp` is CUPTI's function for this variable, which outlives the call.
+        // SAFETY: CUPTI's function `timestamp` writes to `now`, which outlives the call.
         (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
     }
 
@@ -197,7 +201,7 @@ impl Cupti {
     /// turns on. Returns the subscriber.
     ///
     /// # Errors
-    /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
+    /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler has subscribed already.
     pub fn subscribe(&self, callback: Callback) -> Result<usize, Code> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: `subscribe` is CUPTI's function for these arguments. `handle` outlives the call,
@@ -218,8 +222,8 @@ impl Cupti {
 
     pub fn device_of(&self, context: *mut c_void) -> Option<u32> {
         let mut device = 0;
-        // SAFETY: `device_id` is CUPTI's function for these arguments. CUPTI named the context, and
-        // `device` outlives the call.
+        // SAFETY: `device_id` is CUPTI's function for these arguments. CUPTI or the driver named
+        // the context, and `device` outlives the call.
         let code = unsafe { (self.functions.device_id?)(context, &raw mut device) };
         (code == SUCCESS).then_some(device)
     }
@@ -245,7 +249,8 @@ impl Cupti {
         if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_fname.is_null() {
             return None;
         }
-        // SAFETY: a C string of the dynamic linker's, which is valid while the library is loaded.
+        // SAFETY: the name is a C string of the dynamic linker's, which is valid while the library
+        // is loaded.
         let file = unsafe { CStr::from_ptr(info.dli_fname) };
         Some(Path::new(OsStr::from_bytes(file.to_bytes())).parent()?.to_owned())
     }
@@ -265,7 +270,7 @@ impl Cupti {
         }
     }
 
-    /// Collects records of a kind from now on.
+    /// Makes CUPTI collect records of a kind from now on.
     pub fn enable(&self, kind: u32) -> Result<(), Code> {
         // SAFETY: `enable` is CUPTI's function for a kind of record, and takes any number.
         checked(unsafe { (self.functions.enable)(kind) })
@@ -276,7 +281,8 @@ impl Cupti {
         let _ = unsafe { (self.functions.disable)(kind) };
     }
 
-    /// Makes CUPTI hand over its complete buffers; with [`FORCED`], all buffers.
+    /// Makes CUPTI hand over the buffers whose records are all complete; with [`FORCED`], all
+    /// buffers.
     pub fn flush(&self, flag: u32) -> Result<(), Code> {
         // SAFETY: `flush` is CUPTI's function for a flag, and takes any number.
         checked(unsafe { (self.functions.flush)(flag) })
@@ -302,7 +308,7 @@ impl Cupti {
         checked(code).map(|()| record)
     }
 
-    /// Returns the number of records that CUPTI has dropped since the last call.
+    /// Returns the number of records that CUPTI has dropped since the last call of this function.
     pub fn dropped(&self) -> u64 {
         let mut count = 0;
         // SAFETY: `dropped` is CUPTI's function for these arguments: null stands for all contexts,
@@ -334,8 +340,8 @@ impl Cupti {
     pub fn pop(&self, kind: u32) {
         if let Some(pop) = self.functions.pop {
             let mut last = 0;
-            // SAFETY: `pop` is CUPTI's function for a kind and this variable, which outlives the
-            // call.
+            // SAFETY: `pop` is CUPTI's function, which takes a kind and writes to `last`, and
+            // `last` outlives the call.
             let _ = unsafe { pop(kind, &raw mut last) };
         }
     }

@@ -32,15 +32,15 @@ struct Driver {
     is_capturing: Option<IsCapturing>,
 }
 
-/// Returns the functions, if the process has loaded the driver. The handle is not closed, so the
-/// driver stays loaded from then on.
+/// Returns the driver's functions, if the process has loaded the driver. The handle is not closed,
+/// so the driver stays loaded from then on.
 fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
     if let Some(driver) = DRIVER.get() {
         return Some(driver);
     }
-    // SAFETY: a C string; only a library that is loaded already is opened, so that no code of it
-    // runs.
+    // SAFETY: the name is a C string. Only a library that is loaded already is opened, so no
+    // constructor runs.
     let handle =
         unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
@@ -92,7 +92,7 @@ pub fn is_capturing(stream: Stream) -> bool {
 pub enum NotWaited {
     /// A stream of the context is captured for a graph.
     Capturing,
-    /// The driver is not loaded, or its wait failed for this reason.
+    /// The text says that the driver is not loaded, or with which error `cuCtxSynchronize` failed.
     Failed(String),
 }
 
@@ -104,7 +104,7 @@ pub enum NotWaited {
 pub fn wait() -> Result<(), NotWaited> {
     let lacks = || NotWaited::Failed("CUDA's driver is not loaded".to_owned());
     let driver = driver().ok_or_else(lacks)?;
-    // SAFETY: the driver's function, which has no arguments.
+    // SAFETY: `synchronize` is the driver's function, which has no arguments.
     match unsafe { (driver.synchronize)() } {
         SUCCESS => Ok(()),
         code if OF_CAPTURES.contains(&code) => Err(NotWaited::Capturing),

@@ -1,12 +1,12 @@
-//! Finds the file of CUPTI. The program's own CUPTI is the best choice, because it has the same
-//! version as the program's CUDA.
+//! Finds and loads the library of CUPTI. The program's own CUPTI is the best choice, because it has
+//! the same version as the program's CUDA.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::path::{Path, PathBuf};
 
 use crate::cupti::Cupti;
 
-/// The newest first.
+/// The file names of CUPTI, the newest version first.
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
 /// Loads CUPTI from `named` if the user names a file. Otherwise tries, in this order: a library
@@ -60,8 +60,8 @@ pub fn loaded_files() -> Vec<String> {
         _size: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: `dl_iterate_phdr` passes the description of an object and the pointer to the list
-        // that `look` was registered with.
+        // SAFETY: `dl_iterate_phdr` passes the description of a loaded object, and the pointer to
+        // the list that it was given together with `look`.
         let (name, found) = unsafe { ((*object).dlpi_name, &mut *found.cast::<Vec<String>>()) };
         if !name.is_null() {
             // SAFETY: the name is a C string of the dynamic linker's.

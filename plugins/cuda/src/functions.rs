@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::cupti::{self, DOMAIN_DRIVER, DOMAIN_RUNTIME};
 use crate::records::Call;
 
-/// Functions that only query something, or select a device or context. Some programs call one for
-/// each kernel. Successful calls are not recorded.
+/// Functions that only query something, or select a device or context. Some programs call one of
+/// these for each kernel, so successful calls are not recorded.
 const SMALL_TALK: [&str; 12] = [
     "cudaGetDevice",
     "cudaSetDevice",
@@ -32,7 +32,8 @@ struct Function {
     is_small_talk: bool,
 }
 
-/// Returns the name of the called function, without suffixes if it is the runtime's.
+/// Returns the name of the called function. A function of the runtime is named without the suffixes
+/// that `plain` removes.
 pub fn name_of(call: &Call) -> Arc<str> {
     with_function(call, |function| Arc::clone(&function.name))
 }
@@ -65,8 +66,8 @@ fn fallback(call: &Call) -> String {
     format!("{library} function {}", call.function)
 }
 
-/// Removes the suffixes for a thread's default stream and for a version: `cudaMemcpyAsync` for
-/// `cudaMemcpyAsync_ptsz_v7000`.
+/// Removes the suffixes for a thread's default stream and for a version. For example,
+/// `cudaMemcpyAsync_ptsz_v7000` becomes `cudaMemcpyAsync`.
 fn plain(name: &str) -> &str {
     let name = match name.rsplit_once("_v") {
         Some((name, version)) if version.bytes().all(|byte| byte.is_ascii_digit()) => name,

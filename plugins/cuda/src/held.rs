@@ -1,7 +1,7 @@
-//! Stores a context's [`Ranges`], which is CUPTI's object for counting around work. When a thread
-//! starts or stops them, CUPTI waits for the device, and the device may wait for work that another
-//! thread has not launched yet. So a thread takes the ranges out of [`Held`], releases its locks,
-//! uses them, and puts them back:
+//! Stores a context's [`Ranges`], with which CUPTI reads counters over a part of the program's
+//! work. When a thread starts or stops the ranges, it waits for the device, and the device may wait
+//! for work that another thread has not launched yet. So a thread takes the ranges out of [`Held`],
+//! releases its locks, uses them, and puts them back:
 //!
 //! ```text
 //!  Unmade ─ take ─► Out ─ put ──► Here ─ take ─► Out …
@@ -22,7 +22,8 @@ pub enum Held {
     Unmade,
     /// No thread uses the ranges.
     Here(Box<Ranges>),
-    /// A thread has taken the ranges out. It makes or uses them.
+    /// A thread has taken the ranges out. The thread uses them, or makes them if the state was
+    /// `Unmade`.
     Out,
     /// Like `Out`, but the context was destroyed or the recording has ended meanwhile.
     Doomed {
@@ -38,7 +39,8 @@ pub enum Held {
 pub struct Taken(pub Option<Box<Ranges>>);
 
 impl Held {
-    /// Takes the ranges out. Returns `None` if another thread has them, or if nothing is counted.
+    /// Takes the ranges out. Returns `None` if another thread has taken them out, or if nothing is
+    /// counted on the context any more.
     pub fn take(&mut self) -> Option<Taken> {
         match mem::replace(self, Self::Out) {
             Self::Unmade => Some(Taken(None)),
@@ -59,7 +61,8 @@ impl Held {
         None
     }
 
-    /// Returns the ranges for dropping. From now on, nothing is counted on the context.
+    /// Returns the ranges, which the caller must drop. From now on, nothing is counted on the
+    /// context.
     pub fn refuse(&mut self, mut taken: Taken) -> Option<Box<Ranges>> {
         if let (Self::Doomed { is_destroyed: true }, Some(ranges)) = (&*self, &mut taken.0) {
             ranges.abandon();

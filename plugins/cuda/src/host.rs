@@ -1,8 +1,8 @@
 //! The part of CUPTI's profiling that runs on the CPU. It computes which registers of the device
 //! the counters need (a configuration), and values of counters from the device's data (an
 //! evaluation). Names, numbers and field offsets are those of `cupti_profiler_host.h`,
-//! `cupti_profiler_target.h` and `cupti_target.h` of CUDA 12.6, which is the first with them, to
-//! 13.5.
+//! `cupti_profiler_target.h` and `cupti_target.h`. They are the same from CUDA 12.6, the first
+//! version with these headers, to 13.5.
 //!
 //! ```text
 //!  names ─► host ─► configuration ─► device: samples (pm) or ranges (range) ─► evaluate ─► values
@@ -101,7 +101,8 @@ pub fn initialize(cupti: &Cupti) -> Result<(), String> {
 
 const FIRST: &str = "CUDA 12.6 is the first that has it";
 
-/// Checks that this CUPTI has the functions of the host's part, except `cuptiProfilerInitialize`.
+/// Checks that this CUPTI has the functions that this module calls, except
+/// `cuptiProfilerInitialize`.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -118,7 +119,7 @@ pub struct Host {
     pub names: Names,
 }
 
-/// How the device reads the counters.
+/// The configuration with which the device reads the counters.
 #[derive(Debug)]
 pub struct Configured {
     /// CUPTI's data.
@@ -131,7 +132,8 @@ pub struct Configured {
 }
 
 impl Host {
-    /// Makes CUPTI's object for a device. `available` says which counters this user may read there.
+    /// Makes CUPTI's object for a device. `available` says which counters this user may read on the
+    /// device.
     pub fn new(
         cupti: &'static Cupti,
         profiler: Profiler,
@@ -143,7 +145,7 @@ impl Host {
         let mut chip = Chip::new();
         chip.device = device as usize;
         call(cupti, api.chip, &mut chip)?;
-        // SAFETY: a C string of CUPTI's.
+        // SAFETY: `chip.name` is a C string of CUPTI's.
         let chip = unsafe { CStr::from_ptr(chip.name) };
         Self::of_chip(cupti, profiler, chip, available.at(), names)
     }
@@ -235,8 +237,8 @@ mod tests {
         assert_eq!(offset_of!(Make, set), 48, "in CUDA 12 and 13.0");
     }
 
-    /// NVIDIA's own CUPTI of CUDA 13.0, from the virtual environment. The host's part needs no
-    /// device.
+    /// Returns NVIDIA's own CUPTI of CUDA 13, if the virtual environment has it. The functions that
+    /// these tests call need no device.
     fn nvidias() -> Option<&'static Cupti> {
         let venv = std::env::var_os("COUNTERPOINT_VENV").map(std::path::PathBuf::from);
         let pythons = venv.and_then(|venv| venv.join("lib").read_dir().ok()).into_iter().flatten();
@@ -284,7 +286,7 @@ mod tests {
         assert!(passes > 1, "{passes}");
     }
 
-    /// Turing, Ampere, Ada, Hopper and Blackwell.
+    /// The chips are of the generations Turing, Ampere, Ada, Hopper and Blackwell.
     #[test]
     fn every_former_event_is_a_counter_of_each_generation() {
         let Some(cupti) = nvidias() else { return };

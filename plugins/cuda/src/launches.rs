@@ -7,10 +7,12 @@
 //!                 └───────────► CUPTI ─ exit ──► stop, and the values ─► collect
 //! ```
 //!
-//! In a context, one launch at a time is counted. Another thread that launches on the same context
-//! meanwhile waits. If it has waited for [`PATIENCE`] (for example, because the first kernel waits
-//! for the second one), neither kernel is counted: the values of the first may include the second.
-//! The plugin holds no lock while it calls CUPTI, because CUPTI waits for the device ([`Held`]).
+//! In a context, one launch at a time is counted. Another thread that launches a kernel on the same
+//! context has to wait until the counted launch has ended. If that thread has waited for
+//! [`PATIENCE`] (for example, because the first kernel waits for the second one), neither kernel is
+//! counted: the values of the first may include the second. The plugin holds no lock while it calls
+//! CUPTI: CUPTI waits for the device, and the device may wait for a launch of a thread that needs
+//! the lock ([`Held`]).
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -43,7 +45,7 @@ const LAUNCHES: [(u32, Launch, bool); 8] = [
 ];
 /// `cuLaunchKernel`, which exists in every version.
 const FIRST: u32 = LAUNCHES[0].0;
-/// How long a launch waits for another thread's launch on the same context.
+/// The longest time that a launch waits for another thread's launch on the same context.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -103,7 +105,7 @@ impl Inside {
     }
 }
 
-/// This also runs after a panic, which [`crate::attach`] catches.
+/// `drop` also runs after a panic, which [`crate::attach`] catches.
 impl Drop for Inside {
     fn drop(&mut self) {
         IS_INSIDE.set(false);
@@ -120,7 +122,8 @@ pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     let names = Arc::from(names);
     *lock(&STATE) = Some(State { cupti, names, contexts: HashMap::new(), is_on: true });
     for (id, ..) in LAUNCHES {
-        // An older CUPTI may not know one of these functions, but then the program cannot call it.
+        // An older CUPTI may not know one of these functions, but then the program's CUDA does not
+        // have it, either.
         if let Err(code) = cupti.enable_callback(subscriber, cupti::DOMAIN_DRIVER, id)
             && id == FIRST
         {
@@ -135,7 +138,8 @@ pub fn go_on(is_on: bool) {
     }
 }
 
-/// Gives the ranges back to CUPTI. If another thread uses some, it gives them back itself.
+/// Gives the ranges back to CUPTI. If another thread uses some of them, that thread gives them
+/// back.
 pub fn end() {
     let ended = lock(&STATE).take();
     for context in ended.into_iter().flat_map(|state| state.contexts.into_values()) {
@@ -177,7 +181,8 @@ fn known(call: &Call) -> Option<Arc<Context>> {
     (context.id == call.context_id).then(|| Arc::clone(context))
 }
 
-/// Returns the context of a launch, and adds it if it is new. Returns `None` if nothing is counted.
+/// Returns the context of a launch, and adds it if it is new. Returns `None` if counting is paused
+/// or has ended, or if CUPTI does not name the context's device.
 fn context_of(call: &Call) -> Option<Arc<Context>> {
     let (cupti, names) = {
         let locked = lock(&STATE);
@@ -208,8 +213,8 @@ fn context_of(call: &Call) -> Option<Arc<Context>> {
 
 impl Context {
     /// Waits until no other launch of the context is open, and makes `open` the counted launch.
-    /// Returns `None` if this or another thread has waited for too long, or if nothing can be
-    /// counted.
+    /// Returns `None` if this or another thread has waited for too long, or if nothing is counted
+    /// on the context any more.
     fn reserve(&self, open: Open) -> Option<Taken> {
         // The values of a disturbed launch are lost, so no thread waits for it.
         let is_busy =
@@ -250,7 +255,8 @@ impl Context {
         open
     }
 
-    /// Takes out the ranges of the launch that returns now. Returns `None` if it is not counted.
+    /// Takes out the ranges of the launch that returns now. Returns `None` if this launch is not
+    /// counted.
     fn returns(&self, thread: u32, correlation: u32) -> Option<Box<Ranges>> {
         let mut inner = lock(&self.inner);
         inner
@@ -315,14 +321,14 @@ fn exit(call: &Call, launch: Launch, is_of_thread: bool) {
     let Some(context) = known(call) else { return };
     let thread = collect::own_thread();
     let Some(mut ranges) = context.returns(thread, call.correlation) else { return };
-    // If the program has begun a capture meanwhile, the ranges cannot be stopped now. The next
-    // launch stops them first.
+    // If the program has begun a capture meanwhile, the ranges cannot be stopped now.
+    // [`Ranges::start`] stops them at the next launch on this context.
     let is_captured = captures::are_open(call.stream(launch, is_of_thread));
     let stopped = if is_captured { None } else { Some(ranges.stop()) };
     let why = stopped.as_ref().and_then(|stopped| stopped.as_ref().err());
     let Some(open) = context.close(Taken(Some(ranges)), why) else { return };
     if call.has_failed() {
-        // No values are missing.
+        // The launch failed, so there is no kernel whose values could be missing.
         return;
     }
     let Some(Ok(counted)) = stopped else { return collect::add_uncounted(1) };

@@ -3,10 +3,10 @@
 //! from launches to their work. On request it also reads counters of devices: at an interval, or
 //! around each kernel or op.
 //!
-//! A host loads this shared object as a plugin. CUDA's driver also loads this file when the program
-//! initialises CUDA, if `CUDA_INJECTION64_PATH` names it. NVTX loads it at the program's first
-//! range, if `NVTX_INJECTION64_PATH` names it. The Python package uses only the collectors (module
-//! `collector`).
+//! A host loads this shared object as a plugin. CUDA's driver also loads this shared object when
+//! the program initialises CUDA, if `CUDA_INJECTION64_PATH` names it. NVTX loads it at the
+//! program's first range, if `NVTX_INJECTION64_PATH` names it. The Python package loads it for
+//! counters around TVM's ops, and then uses only the module `collector`.
 //!
 //! ```text
 //!  program ─► CUDA ─► CUPTI ─► collect ─ output ─► plugin (this file) ─► host
@@ -17,23 +17,23 @@
 //! | module | what |
 //! |---|---|
 //! | `attach` | decides when the plugin uses CUPTI; converts CUPTI's times |
-//! | `find` | where CUPTI is |
+//! | `find` | finds and loads CUPTI |
 //! | `cupti` | CUPTI's functions |
-//! | `functions` | the names of CUDA's functions |
+//! | `functions` | the names of CUDA's functions, and which calls are not recorded |
 //! | `collect` | the buffers that CUPTI fills |
 //! | `records` | the layout of CUPTI's records |
 //! | `names` | names of kernels |
-//! | `structs` | how functions of profiling are called |
+//! | `structs` | calls CUPTI's functions for profiling, which take structs |
 //! | `host` | which registers counters need, and counters' values from the device's data |
 //! | `pm` | counters that the device samples |
-//! | `sampler` | the thread that fetches the values of these counters |
+//! | `sampler` | the thread that fetches the values of the sampled counters |
 //! | `range`, `held` | counters around a range of work, and which thread uses the range now |
 //! | `launches` | a range around each kernel |
 //! | `op_ranges`, `ops` | a range around each op |
 //! | `callback` | the data of a call of CUDA's driver that CUPTI reports |
 //! | `captures` | whether the program captures a graph |
 //! | `driver` | functions of CUDA's driver |
-//! | `collector`, `papi` | counters around ops of a host without plugins, by PAPI's names |
+//! | `collector`, `papi` | counters around TVM's ops, by PAPI's names |
 //! | `counter` | the unit of a counter's values, from its name |
 //! | `output` | turns records into events |
 //! | `settings` | the user's options |
@@ -92,8 +92,8 @@ pub struct Recording {
     output: Mutex<Output>,
 }
 
-/// The message if CUPTI reports no work. This was reported for CUDA 12.8 on an H100; our tests have
-/// not shown it.
+/// The warning if a recording read counters, the program launched work, and CUPTI reported none.
+/// Such a loss of all work was reported for CUDA 12.8 on an H100; our tests have not shown it.
 const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
      while it reads counters; record the program once with and once without cuda.counters and \
      cuda.range-counters";
@@ -102,7 +102,7 @@ static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
 impl Profiler for Cuda {
     const NAME: &'static str = "counterpoint cuda";
-    /// The last kind is for PyTorch, which does not request kernels.
+    /// The last kind is for PyTorch: as the plugin's host, it does not request kernels.
     const KINDS: &'static [Kind] = &[
         Kind::KERNEL,
         Kind::MEMCPY,
@@ -155,8 +155,8 @@ impl Recording {
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let are_counted = counts.fold(true, |all, (what, n)| trace.missing(what, n) && all);
         let Some(text) = said(missing, untimed) else { return Ok(()) };
-        // If the host has taken the counts, the text is only a warning. But if a record could not
-        // be read, the text is an error.
+        // If the host has accepted the counts of missing events, the text about them is only a
+        // warning. But if a record could not be read, the text is an error.
         if are_counted && missing.damaged + missing.unknown == 0 {
             plugin::log(Level::Warning, &text);
             Ok(())

@@ -54,7 +54,7 @@ fn found() -> Option<Demangle> {
     handles.into_iter().find_map(|handle| {
         // SAFETY: the handle is RTLD_DEFAULT or one that dlopen returned, and NAME is a C string.
         let found = unsafe { libc::dlsym(handle, NAME.as_ptr()) };
-        // SAFETY: the C++ ABI defines the function with this name with this type.
+        // SAFETY: the C++ ABI says that the function of this name has this type.
         (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Demangle>(found) })
     })
 }

@@ -1,12 +1,12 @@
-//! Counts on the device around each op of the host. CUPTI has no notion of ops, so each op is a
-//! range on the calling thread's context. The plugin waits for the device before and after the op,
-//! so that the range contains the op's kernels. One op at a time is counted. An op inside a counted
-//! op belongs to the outer op.
+//! Reads counters of the device around each op that the host reports. CUPTI has no notion of ops,
+//! so each op is a range on the calling thread's context. The plugin waits for the device before
+//! and after the op, so that the range contains the op's kernels. One op at a time is counted. An
+//! op inside a counted op belongs to the outer op.
 //!
 //! The device may wait for work that the program has not launched yet: a collective waits for all
-//! of its devices. So a thread does not wait here for another thread's op, and holds no lock while
-//! it waits for the device or calls CUPTI ([`Held`]). If another op is being counted when an op
-//! begins, the new op is [`Uncounted`].
+//! of its devices. So a thread that begins an op does not wait for another thread's op. It also
+//! holds no lock while it waits for the device or calls CUPTI ([`Held`]). If another op is being
+//! counted when an op begins, the new op is [`Uncounted`].
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -79,14 +79,16 @@ impl From<String> for Failure {
 }
 
 impl OpRanges {
-    /// Prepares to read these counters on one device, or on all devices if `device` is `None`.
+    /// Prepares to read the counters `names` on one device, or on all devices if `device` is
+    /// `None`.
     pub fn new(cupti: &'static Cupti, names: &[String], device: Option<u32>) -> Self {
         Self { cupti, names: names.to_vec(), device, inner: Mutex::default() }
     }
 
     /// Waits for the device, and begins a range on the calling thread's context. Returns the
     /// device; the caller then has to call [`Self::end`] on the same thread. Returns `None` if
-    /// there is nothing to count: the op is on another device or none, or inside a counted op.
+    /// there is nothing to count: the op is on another device or on none, or it is inside a counted
+    /// op.
     ///
     /// # Errors
     /// The op should be counted but cannot be.
@@ -179,9 +181,9 @@ impl OpRanges {
         stays && !is_doomed
     }
 
-    /// Waits for the device, and ends this thread's range. Returns its values in the order of the
-    /// names. Returns `None` if the op has launched nothing, or if this thread has no open op any
-    /// more.
+    /// Waits for the device, and ends this thread's range. Returns the counters' values, in the
+    /// order in which [`Self::new`] got the counters. Returns `None` if the op has launched
+    /// nothing, or if this thread has no open op any more.
     ///
     /// # Errors
     /// The op should have values but has none.
@@ -208,7 +210,8 @@ impl OpRanges {
         self.give_back(Taken(Some(ranges)), failure, false);
         let Some(mut counted) = counted else { return Err(Uncounted) };
         match counted.ranges.len() {
-            // CUPTI reports incomplete values for an op that has launched nothing.
+            // For an op that has launched nothing, CUPTI reports no range and `is_complete` is
+            // false.
             0 => Ok(None),
             1 if counted.is_complete => Ok(counted.ranges.pop()),
             _ => Err(Uncounted),
@@ -236,8 +239,8 @@ impl OpRanges {
     }
 
     /// Gives the ranges back to CUPTI, and returns the first reason why an op could not be counted.
-    /// The next op makes ranges again. If another thread uses ranges now, it gives them back
-    /// itself.
+    /// New ranges are made for the next op. If another thread uses ranges now, that thread gives
+    /// them back.
     pub fn finish(&self) -> Option<String> {
         let mut rest = Vec::new();
         let why = {

@@ -36,7 +36,7 @@ struct Open {
 }
 
 /// A thread's open ops in one recording. If ops are open when the recording ends, a host may end
-/// them in a later recording, or never.
+/// them in a later recording, or never; `recording` distinguishes them from later ops.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ops {
     recording: u64,

@@ -19,8 +19,9 @@ use crate::names::Names;
 use crate::records::{Call, Mark, Record, Work};
 use crate::sampler::Value;
 
-/// The largest number of correlations for which the op or the work is stored. Work that comes later
-/// than this many launches does not find its launch.
+/// The largest number of entries that a hand-over leaves in each of `waiting`, `open`, `ops` and
+/// `worked`. If the records of more than this many later launches come before the record of a
+/// launch's work, the launch may get no arrow.
 const MOST: usize = 1 << 20;
 
 /// The stream number of the row for counted ranges. CUPTI numbers streams from 1, so it is unlikely
@@ -36,8 +37,8 @@ pub struct Output {
     devices: BTreeMap<u32, (Arc<str>, String)>,
     /// The number of each context's device, by the context's number.
     contexts: HashMap<u32, u32>,
-    /// The thread of each call in the current records, by correlation. Waits need it, because their
-    /// records have no thread.
+    /// The thread of each call in the current records, by correlation. The records of waits
+    /// (synchronizations) have no thread, so their threads are looked up here.
     callers: HashMap<u32, u32>,
     threads: BTreeSet<u32>,
     /// The streams that had work, each with the numbers of the device and of the stream.
@@ -49,7 +50,8 @@ pub struct Output {
     worked: BTreeSet<u32>,
     /// Open ranges of NVTX, by id: begin, thread and name.
     open: BTreeMap<u32, (u64, Option<u32>, Arc<str>)>,
-    /// Activities for which CUPTI gave no times.
+    /// The number of kernels, copies and fills for which CUPTI gave no times, since the last
+    /// `take_untimed`.
     untimed: u64,
     /// Whether some call launched work for a device.
     launched: bool,
@@ -92,7 +94,8 @@ impl Output {
 
     /// Hands the records over to the host. `last` says that no records follow in this recording.
     pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
-        // Records to which others refer are read first, because they may come after the others.
+        // Records to which other records refer are read first, because they may come after the
+        // records that refer to them.
         self.callers.clear();
         for (record, name) in records {
             match *record {
@@ -160,9 +163,9 @@ impl Output {
         }
     }
 
-    /// Hands over counters of ranges: a slice for each range, and its values in the series of the
-    /// kernel's name or `op`. The slices have a row of their own, because tools would mistake them
-    /// for work of a stream.
+    /// Hands over a slice for each range, and the values of its counters. The series of a value is
+    /// named after the kernel, or is `op`. The slices have a row of their own, because on the row
+    /// of a stream, tools would take them for its work.
     pub fn ranges(&mut self, ranges: &[Range], counters: &[String], trace: &mut Trace<'_>) {
         if !self.wants(Kind::PROFILER_RANGE) {
             return;
@@ -357,10 +360,11 @@ impl Output {
         }
     }
 
-    /// Hands over a wait, on the row of its thread. On the stream's row it would overlap the work
-    /// that it waits for, and timelines leave out overlapping slices. The thread is that of the API
-    /// call with the same correlation. If this call is not in the current records, the thread is
-    /// not known, and the wait is on the stream's row.
+    /// Hands over a wait (a synchronization), on the row of the thread that made the API call. On
+    /// the stream's row it would overlap the work that it waits for, and timelines leave out
+    /// overlapping slices. The thread is that of the API call with the same correlation. If this
+    /// call is not in the current records, the thread is not known, and the wait is on the stream's
+    /// row.
     fn wait(
         &mut self,
         what: u32,
@@ -458,14 +462,14 @@ impl Output {
 }
 
 /// Keeps the [`MOST`] largest keys. CUPTI numbers correlations in increasing order, so these keys
-/// are the latest.
+/// are the latest. The same is assumed of the ids of NVTX's ranges.
 fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     while by_correlation.len() > MOST {
         by_correlation.pop_first();
     }
 }
 
-/// Converts times of CUPTI's clock to UTC. Both get the same offset, so the duration does not
+/// Converts times of CUPTI's clock to UTC. Both times get the same offset, so the duration does not
 /// change. Returns `None` if a time is 0, which means that CUPTI does not know it, or if the clocks
 /// were not compared.
 fn times(start: u64, end: u64) -> Option<(i64, i64)> {
@@ -500,7 +504,7 @@ fn copy_name([copy, from, to]: [u8; 3]) -> String {
     format!("Memcpy {copy} ({} -> {})", memory_kind(from.into()), memory_kind(to.into()))
 }
 
-/// `CUpti_ActivityMemoryKind`.
+/// Names a `CUpti_ActivityMemoryKind`.
 fn memory_kind(kind: u16) -> &'static str {
     match kind {
         1 => "Pageable",
@@ -514,7 +518,7 @@ fn memory_kind(kind: u16) -> &'static str {
     }
 }
 
-/// `CUpti_ActivitySynchronizationType`.
+/// Names a `CUpti_ActivitySynchronizationType`.
 fn wait_name(what: u32) -> &'static str {
     match what {
         1 => "Event Sync",
@@ -525,7 +529,7 @@ fn wait_name(what: u32) -> &'static str {
     }
 }
 
-/// `CUpti_ActivityOverheadKind`.
+/// Names a `CUpti_ActivityOverheadKind`.
 fn overhead_name(what: u32) -> &'static str {
     match what {
         1 => "Driver Compiler",

@@ -7,9 +7,9 @@
 //! | `cuda:::event:elapsed_cycles_sm:device=0` | `sm__cycles_elapsed.sum` | 0 |
 //!
 //! Without `device=`, the device is 0, as in PAPI. Events are counters of CUPTI's former interface,
-//! which devices with compute capability 7.5 or later do not support. [`EVENTS`] has the rows with
-//! exactly one counter from section *Event Comparison* of the manual of Nsight Compute's command
-//! line.
+//! which devices with compute capability 7.5 or later do not support. The manual of Nsight
+//! Compute's command line, in its section *Event Comparison*, lists the counters that replace each
+//! event. [`EVENTS`] contains the events with exactly one such counter.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
@@ -20,7 +20,7 @@ pub struct Counter {
 
 const PREFIX: &str = "cuda:::";
 
-/// Former events, each with its replacement.
+/// Events of CUPTI's former interface, each with the counter that replaces it.
 #[rustfmt::skip]
 pub const EVENTS: [(&str, &str); 34] = [
     ("active_cycles", "sm__cycles_active.sum"),

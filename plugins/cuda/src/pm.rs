@@ -1,7 +1,8 @@
-//! CUPTI's PM sampling: the device reads its counters at an interval and stores the values in a
-//! buffer, while the program runs unchanged. Names, numbers and field offsets are those of
-//! `cupti_pmsampling.h`, `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of
-//! CUDA 13.2. CUDA 12.6 is the first version that has them.
+//! CUPTI's PM sampling (of performance monitors): at regular intervals, the device stores the
+//! values of its counters in a buffer, while the program runs unchanged. The functions' names, the
+//! constants and the field offsets are those of `cupti_pmsampling.h`, `cupti_profiler_host.h`,
+//! `cupti_profiler_target.h` and `cupti_target.h` of CUDA 13.2. CUDA 12.6 is the first version that
+//! has all of these functions.
 //!
 //! ```text
 //!  configuration (host) ─► device: one sample an interval ─► decode ─► evaluate (host) ─► values
@@ -14,16 +15,16 @@ use crate::cupti::{Code, Cupti, SUCCESS};
 use crate::host::{self, Host, Profiler};
 use crate::structs::{Image, Object, api, call, code_of, lacks, parameters, refused};
 
-/// `CUPTI_ERROR_OUT_OF_MEMORY`: the device's buffer is full, and stays full.
+/// `CUPTI_ERROR_OUT_OF_MEMORY`: the device's buffer is full, and CUPTI returns no more samples.
 const OUT_OF_MEMORY: Code = 8;
 /// `CUPTI_PM_SAMPLING_TRIGGER_MODE_…`.
 const EACH_CYCLES: u32 = 0;
 const EACH_TIME: u32 = 1;
 
-/// The size of the device's buffer in bytes. A sample takes 4 to 7 KiB for up to four counters
-/// (reported for an H100).
+/// The size of the device's buffer in bytes. On an H100, a sample of one to four counters is
+/// reported to take 4 to 7 KiB.
 const DEVICE_BUFFER: usize = 64 << 20;
-/// The smallest number of samples for which memory is made. A decoded sample takes about 16 KiB.
+/// `Sampling::image` has room for at least this number of decoded samples. Each takes about 16 KiB.
 const FEWEST_PLACES: u32 = 64;
 
 parameters! {
@@ -89,7 +90,7 @@ api! {
 
 #[derive(Debug)]
 pub struct Sample<'a> {
-    /// Time of CUPTI's clock at the start of the sample.
+    /// The time on CUPTI's clock at which the sample's interval begins.
     pub start: u64,
     /// The values over the interval from `start`, in the order of the counters.
     pub values: &'a [f64],
@@ -107,7 +108,8 @@ pub struct Sampling {
     is_overrun: bool,
 }
 
-/// Checks that this CUPTI has the functions for PM sampling and for the host's part.
+/// Checks that this CUPTI has the functions for PM sampling, and those that `host::check` looks
+/// for.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -121,8 +123,8 @@ fn functions(cupti: &Cupti) -> Result<Api, String> {
 }
 
 impl Sampling {
-    /// Begins to sample these counters. The buffers have room for the samples of `pass`, the time
-    /// between two calls of [`Self::decode`].
+    /// Begins to sample the counters `names` on a device. `pass` is the time between two calls of
+    /// [`Self::decode`]: `image` has room for the samples of this time.
     pub fn begin(
         cupti: &'static Cupti,
         device: u32,
@@ -174,8 +176,8 @@ impl Sampling {
         configure.interval = interval.as_nanos() as u64;
         configure.trigger = EACH_TIME;
         if code_of(api.configure, &mut configure) != SUCCESS {
-            // On Turing and GA100, no timer can trigger samples. There a clock triggers a sample
-            // after as many cycles as the interval has nanoseconds. Its frequency varies.
+            // On Turing and GA100, no timer can trigger samples. There, a clock triggers a sample
+            // after as many cycles as the interval has nanoseconds. The clock's frequency varies.
             configure.trigger = EACH_CYCLES;
             call(cupti, api.configure, &mut configure)?;
         }
@@ -199,7 +201,8 @@ impl Sampling {
         call(self.cupti, self.api.clear, &mut clear)
     }
 
-    /// Calls `keep` with each sample since the last call. Returns how many times samples were lost.
+    /// Calls `keep` with each complete sample since the last call of this function. Returns how
+    /// many times samples were lost.
     pub fn decode(&mut self, mut keep: impl FnMut(Sample<'_>)) -> Result<u64, String> {
         if self.is_overrun {
             return Ok(0);
@@ -209,7 +212,7 @@ impl Sampling {
         (decode.image, decode.length) = (self.image.at(), self.image_length);
         let code = code_of(self.api.decode, &mut decode);
         if decode.overflow != 0 || code == OUT_OF_MEMORY {
-            // This call returned no samples, and later calls would not return any, either.
+            // CUPTI returned no samples, and would not return any in later calls, either.
             self.is_overrun = true;
             return Ok(1);
         }
@@ -258,8 +261,8 @@ impl Drop for Sampling {
     }
 }
 
-/// Returns for how many samples to make memory: more than twice as many as the device takes in
-/// `pass`, because samples that do not fit are lost.
+/// Returns how many samples `image` should have room for: more than twice as many as the device
+/// takes in `pass`, because samples that do not fit are lost.
 fn places(interval: Duration, pass: Duration) -> u32 {
     let each = pass.as_nanos() / interval.as_nanos().max(1);
     FEWEST_PLACES + 2 * u32::try_from(each).unwrap_or(u32::MAX / 4)
@@ -269,7 +272,7 @@ fn places(interval: Duration, pass: Duration) -> u32 {
 mod tests {
     use super::*;
 
-    /// The sizes are those of a C compiler, from the headers of CUDA 13.2.
+    /// A C compiler computed the sizes from the headers of CUDA 13.2.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [

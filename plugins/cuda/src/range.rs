@@ -1,18 +1,19 @@
-//! CUPTI's range profiler: counters of the device over a range of the program's work. Names,
-//! numbers and field offsets are those of `cupti_range_profiler.h` and `cupti_profiler_target.h`.
-//! They are the same from update 2 of CUDA 12.6, the first version with them, to 13.5.
+//! CUPTI's range profiler counts what the device does during a range of the program's work, such as
+//! one kernel. The functions' names, the constants and the field offsets are those of
+//! `cupti_range_profiler.h` and `cupti_profiler_target.h`. They are the same in all versions from
+//! update 2 of CUDA 12.6, the first one with this profiler, to 13.5.
 //!
 //! ```text
 //!  configuration (host) ─► start ─► [push] work of the program [pop] ─► stop ─► decode ─► evaluate (host)
 //! ```
 //!
-//! | ranges | which | counters |
+//! | kind | what a range is | how many counters |
 //! |---|---|---|
-//! | `EachKernel` | CUPTI makes a range of each kernel | any number: CUPTI runs a kernel as often as its counters need, and restores the memory in between |
-//! | `Pushed` | between `push` and `pop` | those that need one run |
+//! | `EachKernel` | each kernel | any number: CUPTI runs each kernel as often as the counters need, and restores the memory in between |
+//! | `Pushed` | the work between `push` and `pop` | only as many as the device can count in one run |
 //!
-//! Each context has one object of CUPTI for its ranges. While it is started, CUPTI runs the kernels
-//! of the context one after the other.
+//! For each CUDA context, there is one object of CUPTI's range profiler. Between the start and the
+//! stop of this object, CUPTI runs the context's kernels one after the other.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::offset_of;
@@ -37,8 +38,8 @@ const USER_RANGE: u32 = 2;
 /// `CUPTI_KernelReplay` and `CUPTI_UserReplay`.
 const KERNEL_REPLAY: u32 = 2;
 const USER_REPLAY: u32 = 3;
-/// The largest number of ranges between a start and a stop. CUPTI counts further ranges as dropped.
-/// A launch of a graph has one range for each of its kernels.
+/// For `EachKernel`: the largest number of ranges between a start and a stop. CUPTI counts further
+/// ranges as dropped. A launch of a graph has one range for each of its kernels.
 const MOST_OF_KERNELS: usize = 512;
 
 parameters! {
@@ -96,7 +97,7 @@ api! {
     info "cuptiRangeProfilerGetCounterDataInfo" Info;
 }
 
-/// Locked while a thread makes the host's object and its configuration.
+/// Locked while a thread makes a [`Host`] and its configuration.
 static ONE: Mutex<()> = Mutex::new(());
 
 #[derive(Debug)]
@@ -115,7 +116,7 @@ pub struct Ranges {
 }
 
 // SAFETY: CUPTI's objects belong to a context and not to a thread. Only one thread at a time uses
-// them: it owns this value, which `held` gives to one thread at a time, or has `&mut` to it.
+// them: the one that has `&mut` to this value or has taken it out of a `Held` (`held.rs`).
 unsafe impl Send for Ranges {}
 
 /// What was counted between start and stop.
@@ -124,13 +125,14 @@ pub struct Counted {
     /// The values of each range, in the order of the counters' names. The ranges are in the order
     /// in which they ran.
     pub ranges: Vec<Vec<f64>>,
-    /// Ranges for which CUPTI had no room.
+    /// The number of ranges for which CUPTI had no room.
     pub dropped: u64,
-    /// False if the work would have to run again, or if there was no work.
+    /// False if the counters need more runs of the same work, or if there was no work.
     pub is_complete: bool,
 }
 
-/// Checks that this CUPTI has the functions of the range profiler and of the host's part.
+/// Checks that this CUPTI has the functions of the range profiler, and those that `host::check`
+/// looks for.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -165,7 +167,7 @@ impl Ranges {
         call(cupti, api.availability, &mut availability)?;
         let (host, configured) = {
             // CUPTI's manual does not say whether several threads may make these calls at the same
-            // time. They do not wait for a device.
+            // time. The lock may be held here, because these calls do not wait for a device.
             let _one = lock(&ONE);
             let host = Host::new(cupti, Profiler::Range, device, &mut available, names)?;
             let configured = host.configuration()?;
@@ -235,8 +237,8 @@ impl Ranges {
         call(self.cupti, self.api.configure, &mut configure)
     }
 
-    /// Begins to count. If a capture prevented the end of an earlier range, ends it and drops its
-    /// values.
+    /// Begins to count. If the capture of a graph prevented the end of an earlier range, ends that
+    /// range first and drops its values.
     pub fn start(&mut self) -> Result<(), String> {
         if self.is_pushed {
             self.pop()?;
@@ -289,14 +291,14 @@ impl Ranges {
         }
         self.clear()?;
         if self.kind == RangeKind::Pushed || !is_complete {
-            // Otherwise CUPTI would not begin the next range with the first pass.
+            // Without this call, CUPTI would not begin the next range with the first pass.
             self.configure()?;
         }
         Ok(counted)
     }
 
-    /// Makes [`Drop`] give back only the host's part, because the context was destroyed, and
-    /// presumably CUPTI's object with it.
+    /// To be called after the context was destroyed, and presumably CUPTI's `object` with it:
+    /// [`Drop`] then leaves `object` alone.
     pub fn abandon(&mut self) {
         self.object = ptr::null_mut();
     }
@@ -316,8 +318,8 @@ impl Drop for Ranges {
 mod tests {
     use super::*;
 
-    /// The sizes are those of a C compiler, from the headers of CUDA 13.5. The first two offsets
-    /// are the sizes of the shorter structs of CUDA 12.6, 12.8 and 13.0.
+    /// A C compiler computed the sizes from the headers of CUDA 13.5. The first two offsets are the
+    /// sizes of the shorter structs of CUDA 12.6, 12.8 and 13.0.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [

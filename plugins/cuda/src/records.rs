@@ -1,7 +1,7 @@
 //! CUPTI's activity records. Later versions of CUPTI add fields at the end of a record: the fields
 //! that are read here have the same offsets in the headers of CUDA 11.8, 12.4, 13.0 and 13.5. A
-//! record does not contain its version or its size. So the distance to the next record is taken as
-//! the size, and reads are checked against it.
+//! record does not contain its version or its size. So the distance to the next record, or to the
+//! end of the valid bytes, is taken as the size, and reads are checked against it.
 //!
 //! ```text
 //!  buffer:  │ record │ record │ record │      free      │
@@ -67,7 +67,7 @@ impl Bytes<'_> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Whether the function belongs to the driver (`cu…`) or to the runtime (`cuda…`).
+    /// True for a function of CUDA's driver (`cu…`), false for one of the runtime (`cuda…`).
     pub is_driver: bool,
     pub function: u32,
     pub start: u64,
@@ -87,7 +87,7 @@ pub struct Work {
     pub context: u32,
     pub stream: u32,
     pub correlation: u32,
-    /// The graph's node; 0 if no graph launched the work.
+    /// The id of the graph node that the work belongs to; 0 if no CUDA graph launched it.
     pub graph_node: u64,
 }
 
@@ -103,7 +103,7 @@ pub enum Record {
     Call(Call),
     Kernel {
         work: Work,
-        /// The address of the record's name.
+        /// The address of the kernel's name, a C string.
         name: usize,
         grid: [i32; 3],
         block: [i32; 3],
@@ -142,7 +142,7 @@ pub enum Record {
     },
     Device {
         id: u32,
-        /// The address of the record's name.
+        /// The address of the device's name, a C string.
         name: usize,
         memory: u64,
         multiprocessors: u32,
@@ -166,8 +166,9 @@ pub enum Record {
         /// A number that is the same at the start and at the end of a range.
         id: u32,
         thread: Option<u32>,
-        /// The addresses of the names of the marker (0 at the end of a range) and of its domain.
+        /// The address of the marker's name; 0 at the end of a range.
         name: usize,
+        /// The address of the name of the marker's domain.
         domain: usize,
     },
 }
@@ -176,12 +177,12 @@ pub enum Record {
 pub enum Unreadable {
     /// The kind is not one of those in [`kind`].
     Unknown(u32),
-    /// The record has fewer bytes than its fields need.
+    /// The record has fewer bytes than its fields need, or the flags of a marker are not known.
     Short,
 }
 
 /// # Errors
-/// The kind is not known, or the record is too short.
+/// The kind is not known, the record is too short, or the flags of a marker are not known.
 pub fn read(bytes: Bytes<'_>) -> Result<Record, Unreadable> {
     let kind = bytes.kind().ok_or(Unreadable::Short)?;
     let record = match kind {
@@ -201,7 +202,7 @@ pub fn read(bytes: Bytes<'_>) -> Result<Record, Unreadable> {
     record.ok_or(Unreadable::Short)
 }
 
-/// `CUpti_ActivityAPI`.
+/// Reads a `CUpti_ActivityAPI`.
 fn call(bytes: Bytes<'_>, is_driver: bool) -> Option<Record> {
     Some(Record::Call(Call {
         is_driver,
@@ -214,7 +215,7 @@ fn call(bytes: Bytes<'_>, is_driver: bool) -> Option<Record> {
     }))
 }
 
-/// `CUpti_ActivityKernel8`, or a later version.
+/// Reads a `CUpti_ActivityKernel8`, or a later version.
 fn kernel(bytes: Bytes<'_>) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -235,8 +236,8 @@ fn kernel(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// `CUpti_ActivityMemcpy5`, or `CUpti_ActivityMemcpyPtoP4`, or a later version. The two structs
-/// differ from byte 44 on.
+/// Reads a `CUpti_ActivityMemcpy5`, a `CUpti_ActivityMemcpyPtoP4`, or a later version of them. The
+/// two structs differ from byte 44 on.
 fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -255,7 +256,7 @@ fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
     })
 }
 
-/// `CUpti_ActivityMemset4`, or a later version.
+/// Reads a `CUpti_ActivityMemset4`, or a later version.
 fn fill(bytes: Bytes<'_>) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -269,7 +270,7 @@ fn fill(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Fill { work, memory: bytes.u16(50)?, bytes: bytes.u64(8)? })
 }
 
-/// `CUpti_ActivitySynchronization`, or a later version.
+/// Reads a `CUpti_ActivitySynchronization`, or a later version.
 fn wait(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Wait {
         what: bytes.u32(4)?,
@@ -281,19 +282,19 @@ fn wait(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// `CUpti_ActivityOverhead`, or a later version.
+/// Reads a `CUpti_ActivityOverhead`, or a later version.
 fn overhead(bytes: Bytes<'_>) -> Option<Record> {
     let of_thread = bytes.u32(8)? == OBJECT_THREAD;
     Some(Record::Overhead {
         what: bytes.u32(4)?,
-        // `CUpti_ActivityObjectKindId` contains the ids of a process and a thread.
+        // In `CUpti_ActivityObjectKindId` (at byte 12), the thread's id follows the process's id.
         thread: if of_thread { Some(bytes.u32(16)?) } else { None },
         start: bytes.u64(24)?,
         end: bytes.u64(32)?,
     })
 }
 
-/// `CUpti_ActivityDevice4`, or a later version.
+/// Reads a `CUpti_ActivityDevice4`, or a later version.
 fn device(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Device {
         id: bytes.u32(112)?,
@@ -308,17 +309,17 @@ fn device(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// `CUpti_ActivityContext`, or a later version.
+/// Reads a `CUpti_ActivityContext`, or a later version.
 fn context(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Context { context: bytes.u32(4)?, device: bytes.u32(8)? })
 }
 
-/// `CUpti_ActivityExternalCorrelation`.
+/// Reads a `CUpti_ActivityExternalCorrelation`.
 fn external(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::External { kind: bytes.u32(4)?, id: bytes.u64(8)?, correlation: bytes.u32(16)? })
 }
 
-/// `CUpti_ActivityMarker2`.
+/// Reads a `CUpti_ActivityMarker2`.
 fn marker(bytes: Bytes<'_>) -> Option<Record> {
     // The bits are `CUPTI_ACTIVITY_FLAG_MARKER_…`.
     let what = match bytes.u32(4)? & 7 {
@@ -354,7 +355,7 @@ mod tests {
         (at + 4) << 32 | at
     }
 
-    /// The offsets are those of a compiler, from the headers of CUDA 13.0.
+    /// A C compiler computed the offsets from the headers of CUDA 13.0.
     #[test]
     fn fields_stand_where_the_headers_have_them() {
         let bytes = places(kind::CONCURRENT_KERNEL, 216);

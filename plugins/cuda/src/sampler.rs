@@ -1,6 +1,6 @@
 //! The thread that samples counters of devices (`cuda.counters=…`). It begins to sample a device
-//! when the program makes a context on it. CUPTI reports the context to a callback on the program's
-//! thread, which must not do much, so a thread of the plugin does the work.
+//! when the program makes a context on it. CUPTI reports the context in a callback on the program's
+//! thread. This callback must not do much, so a thread of the plugin does the work.
 //!
 //! ```text
 //!  program ── context made ──► CUPTI ── made ──► Message::Device ─┐
@@ -22,12 +22,13 @@ use crate::settings::Counters;
 
 /// Time between two fetches of samples.
 const PASS: Duration = Duration::from_millis(50);
-/// How long a flush, a pause and the end of a recording wait for the sampling thread.
+/// Each wait for the sampling thread (in a flush, in a pause, or at the end of a pause or
+/// recording) lasts at most this long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// Time of CUPTI's clock at the start of the interval.
+    /// The time on CUPTI's clock at which the sample's interval begins.
     pub time: u64,
     pub device: u32,
     /// Index in the list of requested counters.
@@ -38,15 +39,17 @@ pub struct Value {
 #[derive(Clone, Copy, Debug)]
 pub struct Taker {
     pub value: fn(Value),
-    /// Called with the number of times that samples were lost.
+    /// Called after each fetch of a device's samples with the number of times that samples were
+    /// lost since the last fetch.
     pub lost: fn(u64),
 }
 
 enum Message {
     /// The program has begun to use this device.
     Device(u32),
-    /// Asks for the samples so far, and for an answer. If `goes_on` is set, the thread then
-    /// continues (true) or pauses (false).
+    /// Asks for the samples so far, and for a message on `done` when [`Taker::value`] was called
+    /// with all of them. Afterwards, sampling is on (`Some(true)`), off (`Some(false)`) or as
+    /// before (`None`).
     Fetch { goes_on: Option<bool>, done: Sender<()> },
 }
 
@@ -63,7 +66,8 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
     let (send, receive) = channel();
     let counters = counters.clone();
-    // The new thread inherits this thread's signal mask.
+    // Signals are blocked here because the new thread inherits this signal mask: the program's
+    // signal handlers must not run on that thread.
     let blocked = plugin::signals::Blocked::new();
     let started = std::thread::Builder::new().name("cp-cuda-pm".to_owned()).spawn(move || {
         let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive, taker)));
@@ -91,7 +95,7 @@ pub fn fetch(goes_on: Option<bool>) {
     let Some(thread) = lock(&THREAD).clone() else { return };
     let (done, answer) = channel();
     if thread.send(Message::Fetch { goes_on, done }).is_ok() {
-        // If the answer takes longer, CUPTI probably hangs, and the program should not.
+        // If the answer takes longer, CUPTI probably hangs, and the program should not wait for it.
         let _ = answer.recv_timeout(PATIENCE);
     }
 }

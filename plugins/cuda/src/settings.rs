@@ -8,7 +8,7 @@ use plugin::Error;
 pub struct Settings {
     /// Whether to record even if PyTorch is loaded.
     pub beside_torch: bool,
-    /// The file of CUPTI that the user names.
+    /// The path of CUPTI's library, if the user names one.
     pub cupti: Option<String>,
     pub counters: Counters,
     /// Counters of single kernels or ops.
@@ -26,7 +26,8 @@ pub struct Ranges {
 pub enum Around {
     #[default]
     Kernels,
-    /// Each op of the host. The host must tell the plugin when an op begins and ends.
+    /// Each op of the host (the program that loaded the plugin). The host must tell the plugin when
+    /// an op begins and ends.
     Ops,
 }
 
@@ -63,7 +64,8 @@ impl Settings {
     /// Reads a configuration. Keys that do not begin with `cuda.` belong to other plugins.
     ///
     /// # Errors
-    /// A key does not exist, or a value is not allowed.
+    /// A key does not exist, a value is not allowed, or both `cuda.counters` and
+    /// `cuda.range-counters` have names.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut settings = Self::default();
         for part in text.split(',').map(str::trim) {

@@ -1,6 +1,6 @@
-//! Calls CUPTI's functions for profiling. Each function takes one struct, whose first word is its
-//! size up to the end of the last field. From this size, another version of CUPTI finds out which
-//! fields the struct has.
+//! Calls CUPTI's functions for profiling. Each function takes one struct, whose first word is the
+//! size of this struct in bytes, up to the end of its last field. From this size, another version
+//! of CUPTI finds out which fields the struct has.
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
@@ -27,7 +27,8 @@ macro_rules! parameters {
 
         impl $name {
             fn new() -> Self {
-                // SAFETY: numbers and pointers, for which zeros are values.
+                // SAFETY: the struct consists of numbers and pointers, for which zeros are valid
+                // values.
                 let mut parameters: Self = unsafe { std::mem::zeroed() };
                 parameters.size = std::mem::offset_of!(Self, $last) + size_of::<$last_type>();
                 parameters
@@ -51,7 +52,7 @@ macro_rules! api {
         }
 
         impl Api {
-            /// The error is the name of the function that is missing.
+            /// Looks up the functions. The error is the name of the function that is missing.
             fn of(cupti: &crate::cupti::Cupti) -> Result<Self, &'static str> {
                 Ok(Self { $(
                     $name: {
@@ -109,8 +110,9 @@ pub fn call<P: Call>(
     }
 }
 
-/// Calls a function whose struct got its last field in a later version. If this CUPTI refuses the
-/// struct, calls the function again with the size `older`, without the field.
+/// Calls a function of CUPTI whose struct has a last field that older versions of CUPTI lack. If
+/// this CUPTI refuses the struct, calls the function again with the size `older`, without the
+/// field.
 ///
 /// # Errors
 /// The same as those of [`call`].

@@ -1,8 +1,8 @@
 //! The part of the OpenCL interface that the layer needs.
 //!
 //! Source: the Khronos headers `CL/cl.h`, `CL/cl_icd.h` and `CL/cl_layer.h` for OpenCL 3.0. The
-//! order of the table is part of the loader's interface; new entries are added at its end. A unit
-//! test compares the table with the installed headers.
+//! order of the functions in the dispatch table is part of the loader's interface; new functions
+//! are added at the table's end. A unit test compares the table with the installed headers.
 
 use std::ffi::c_void;
 

@@ -1,5 +1,5 @@
-//! Asks the OpenCL implementation for names, sizes, and states of commands. The functions that this
-//! file calls do not block.
+//! Asks the OpenCL implementation about devices, kernels, queues, memory and commands. The
+//! functions that this file calls do not block.
 
 use std::ffi::c_void;
 
@@ -53,7 +53,7 @@ pub fn kernel_name(kernel: Kernel) -> Option<String> {
     text(target()?.clGetKernelInfo, kernel, crate::api::KERNEL_NAME)
 }
 
-/// Returns a property of a queue that is a number or a handle.
+/// Returns a property of a queue. The property must be a number or a handle.
 pub fn queue_number(queue: Queue, param: u32) -> Result<u64, Code> {
     number(target().map_or(0, |next| next.clGetCommandQueueInfo), queue, param)
 }
@@ -92,7 +92,7 @@ pub fn times(event: Event) -> Option<[u64; 4]> {
     Some(times)
 }
 
-/// Takes a reference to an event.
+/// Takes a reference to an event. Returns whether this succeeded.
 pub fn retain(event: Event) -> bool {
     let slot = target().map_or(0, |next| next.clRetainEvent);
     slot != 0 && forward!(slot, (event): (Event) -> Code) == SUCCESS

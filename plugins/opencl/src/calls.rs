@@ -1,10 +1,10 @@
-//! The layer's functions. Each one calls the function of the next layer with the program's
-//! arguments, and returns its result. While nothing is recorded, most functions cost one more
-//! branch.
+//! The layer's functions. Each one calls the next layer's function of the same name. The program
+//! gets the result that it would get without this layer. While nothing is recorded, most functions
+//! cost one more branch.
 //!
-//! Functions that make queues (`create.rs`) ask for the times of commands, and `answers.rs` hides
-//! that. They also do so while nothing is recorded, because a queue can exist longer than a
-//! recording.
+//! When the program makes a queue, the layer asks the implementation for the times of commands
+//! (`create.rs`), and hides this from the program (`answers.rs`). It also does so while nothing is
+//! recorded, because a later recording may need the times of the queue's commands.
 
 mod answers;
 mod create;
@@ -28,8 +28,8 @@ fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Returns the address of a function of the next layer. It exists, because `install` replaces
-/// existing functions only.
+/// Returns the address of a function of the next layer. The function exists, because `install` only
+/// replaces functions that the next layer has.
 macro_rules! next {
     ($name:ident) => {
         crate::next_layer::target().map_or(0, |next| next.$name)
@@ -37,7 +37,7 @@ macro_rules! next {
 }
 pub(crate) use next;
 
-/// Makes the layer's table from the next layer's.
+/// Makes this layer's table of functions from the next layer's table.
 pub fn table(next: &Dispatch) -> Dispatch {
     let mut table = *next;
     create::install(&mut table);
@@ -50,8 +50,8 @@ pub fn table(next: &Dispatch) -> Dispatch {
 /// Defines `install`.
 macro_rules! installs {
     ($($name:ident)*) => {
-        /// Puts this file's functions into the table, where the next layer has a function of the
-        /// same name.
+        /// Puts each listed function into the table if the next layer has a function of the same
+        /// name.
         pub(super) fn install(table: &mut crate::api::Dispatch) {
             $(if table.$name != 0 {
                 table.$name = $name as *const () as usize;

@@ -1,5 +1,6 @@
-//! The op that each thread is in. A thread has two stacks, to which the host pushes the ids of ops
-//! and of ranges. The ids belong to one recording, whose number is in `Stacks::generation`.
+//! Keeps track of the ops that each thread is in. Each thread has two stacks. The host (the program
+//! that loaded the plugin) pushes the ids of ops on one of them, and the ids of ranges on the
+//! other. The ids belong to one recording, whose number is in `Stacks::generation`.
 
 use std::cell::RefCell;
 
@@ -10,7 +11,8 @@ const MOST: usize = 1024;
 #[derive(Debug)]
 struct Stacks {
     generation: u32,
-    /// Ids of ops and of ranges, each with the number of ids beyond [`MOST`].
+    /// The stack of ops and the stack of ranges. Each consists of its ids, and of the number of
+    /// further ids beyond [`MOST`].
     stacks: [(Vec<u64>, usize); 2],
 }
 
@@ -58,7 +60,8 @@ pub fn pop(generation: u32, kind: Kind) {
     });
 }
 
-/// Returns the innermost op of this thread, or else the innermost range.
+/// Returns the id of this thread's innermost op, or else of its innermost range. Ids beyond
+/// [`MOST`] are not considered.
 pub fn current(generation: u32) -> Option<u64> {
     with(generation, |stacks| {
         let [(ops, _), (ranges, _)] = &stacks.stacks;

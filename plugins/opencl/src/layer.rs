@@ -16,7 +16,7 @@ static TABLE: OnceLock<Dispatch> = OnceLock::new();
 
 /// # Safety
 /// Only a loader may call this. `value` must have `size` bytes if it is not null, and `size_ret`
-/// must be null or a variable.
+/// must be null or point to a variable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clGetLayerInfo(
     param: u32,
@@ -45,13 +45,13 @@ pub unsafe extern "C" fn clGetLayerInfo(
     SUCCESS
 }
 
-/// Receives the next layer's functions, and returns this layer's. The second call in a process
-/// fails. It comes from a second loader, or if the layer is twice in `OPENCL_LAYERS`. So no call of
-/// the program is recorded twice.
+/// Receives the next layer's functions, and returns this layer's. A second call of this function in
+/// a process fails, so that the program's calls are not recorded twice. A process makes a second
+/// call if it has two loaders, or if `OPENCL_LAYERS` names the layer twice.
 ///
 /// # Safety
 /// Only a loader may call this. `target` must have `entries` functions that stay valid, and the
-/// results must be variables.
+/// pointers for the results must point to variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clInitLayer(
     entries: u32,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn clInitLayer(
         next_layer::set(next) && TABLE.set(calls::table(&next)).is_ok()
     }));
     let (Ok(true), Some(table)) = (ready, TABLE.get()) else { return INVALID_VALUE };
-    // SAFETY: by contract, the loader's results may be written to.
+    // SAFETY: by contract, the pointers for the results point to variables of the loader.
     unsafe {
         entries_ret.write(length as u32);
         table_ret.write(table);

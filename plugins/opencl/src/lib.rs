@@ -1,7 +1,7 @@
-//! A profiler plugin that records OpenCL programs. The same shared object is a layer of the OpenCL
-//! ICD loader, which passes the program's calls through its layers. The loader finds it through the
-//! variable `OPENCL_LAYERS`. The dynamic linker loads a file only once, so the plugin and the layer
-//! share their memory.
+//! A profiler plugin that records OpenCL programs. The same shared object is also a layer of the
+//! OpenCL ICD loader. The loader passes the program's calls through its layers. The loader finds
+//! the layer through the environment variable `OPENCL_LAYERS`. The dynamic linker loads a file only
+//! once, so the plugin and the layer share their static variables.
 //!
 //! ```text
 //!  program ─► ICD loader ─► layer (calls) ─► ICD loader ─► implementation
@@ -12,18 +12,18 @@
 //! | module | what |
 //! |---|---|
 //! | `layer` | the two functions that the loader looks for |
-//! | `next_layer` | the functions to which calls go on |
+//! | `next_layer` | the functions to which the layer passes calls on |
 //! | `calls` | the layer's functions, which pass calls on and record them |
 //! | `record` | a call, and the command that it enqueues |
 //! | `recorder` | stores calls, and commands with their times |
 //! | `queues` | the program's queues and devices, and commands that have not ended |
-//! | `correlation` | the op that each thread is in |
+//! | `correlation` | the ids of the host's ops and ranges that each thread is in |
 //! | `names` | names of kernels |
 //! | `ask` | queries of the implementation |
 //! | `output` | turns records into events and counters |
 //! | `api` | OpenCL's constants and the loader's table |
 //!
-//! Rules: the layer prints nothing, does not wait for commands, and holds no lock during a call of
+//! Rules: the layer prints nothing, does not wait for commands, and holds no lock while it calls
 //! the implementation. It returns the results that the program would get without the layer, and
 //! lets no panic reach the program. The plugin reports to the host how many calls and commands it
 //! could not record.
@@ -53,7 +53,8 @@ use recorder::Missing;
 #[derive(Debug)]
 pub struct OpenCl;
 
-/// One recording. A process has one at a time, because it has one layer.
+/// One recording. A process can have only one at a time, because recordings share the layer's
+/// static variables.
 #[derive(Debug)]
 pub struct Recording {
     generation: u32,
@@ -141,7 +142,8 @@ impl Session for Recording {
         if let Some(bytes) = configuration.max_buffer_bytes {
             recorder::set_limit(bytes);
         }
-        // There are no settings. The text may be for other plugins of the same recording.
+        // The configuration's text is ignored, because it may be for other plugins and this plugin
+        // has no settings.
         Ok(())
     }
 
@@ -184,7 +186,8 @@ fn said(missing: Missing) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Returns a message if the program uses OpenCL without this layer.
+/// Returns a message if the process has loaded an ICD loader, but no loader has initialised this
+/// layer.
 fn layer_is_missing() -> Option<String> {
     if next_layer::target().is_some() || !has_loader() {
         return None;
@@ -193,16 +196,16 @@ fn layer_is_missing() -> Option<String> {
     Some(format!("OpenCL was used without the layer: OPENCL_LAYERS must name {file}"))
 }
 
-/// Returns whether the process has loaded an ICD loader. In Python packages, its file name has a
-/// number.
+/// Returns whether the process has loaded an ICD loader. Only the start of the loader's file name
+/// is compared, because Python packages add a number to it (`libOpenCL-1a2b3c4d.so.1`).
 fn has_loader() -> bool {
     unsafe extern "C" fn look(
         object: *mut libc::dl_phdr_info,
         _size: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: `dl_iterate_phdr` passes the description of an object and the pointer to the
-        // answer that `look` was registered with.
+        // SAFETY: `dl_iterate_phdr` passes a valid description of a loaded object. It also passes
+        // the pointer to a `bool` that it was given below.
         let (name, found) = unsafe { ((*object).dlpi_name, &mut *found.cast::<bool>()) };
         if !name.is_null() {
             // SAFETY: the name is a C string of the dynamic linker's.
@@ -213,14 +216,14 @@ fn has_loader() -> bool {
         0
     }
     let mut found = false;
-    // SAFETY: `look` has the type that `dl_iterate_phdr` calls and does not panic, and `found`
+    // SAFETY: `look` has the type that `dl_iterate_phdr` expects and does not panic, and `found`
     // outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }
 
 fn own_file() -> Option<String> {
-    // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
+    // SAFETY: `Dl_info` consists of pointers, for which zero bytes are a valid value (null).
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let address = layer::clGetLayerInfo as *const ();
     // SAFETY: dladdr takes any address, and `info` outlives the call.

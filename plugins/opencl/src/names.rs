@@ -1,5 +1,5 @@
-//! The names of kernels, by handle. A new kernel may have the handle of a released one, so
-//! functions that make a kernel call [`made`].
+//! The names of kernels, by handle. A new kernel may have the handle of a released one. So every
+//! function that creates a kernel calls [`made`], which replaces or removes the old name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,7 +9,8 @@ use crate::ask;
 
 static NAMES: RwLock<BTreeMap<usize, Arc<str>>> = RwLock::new(BTreeMap::new());
 
-/// The largest number of stored handles. For others, the layer asks the implementation each time.
+/// The largest number of stored handles. For the names of further kernels, the layer asks the
+/// implementation each time.
 const MOST: usize = 65_536;
 
 /// Stores the name of a kernel that was made. If `name` is `None`, [`of`] asks the implementation

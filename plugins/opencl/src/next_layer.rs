@@ -7,7 +7,7 @@ use crate::api::Dispatch;
 
 static TARGET: OnceLock<Dispatch> = OnceLock::new();
 
-/// Returns false if a table is already stored.
+/// Stores the functions of the next layer. Returns false if functions are already stored.
 pub fn set(next: Dispatch) -> bool {
     TARGET.set(next).is_ok()
 }
@@ -18,12 +18,13 @@ pub fn target() -> Option<&'static Dispatch> {
     TARGET.get()
 }
 
-/// Calls a function of the next layer by its address (`slot`), with its type after the arguments.
+/// Calls the function of the next layer at the address `$slot`. The function's type is given after
+/// the arguments.
 macro_rules! forward {
     ($slot:expr, ($($argument:expr),*): ($($type:ty),*) -> $result:ty) => {{
         let function: unsafe extern "C" fn($($type),*) -> $result =
-            // SAFETY: an address that is not 0 is a function of this type, as the OpenCL headers
-            // say.
+            // SAFETY: callers pass no address that is 0. Any other address is that of a function of
+            // this type, as the OpenCL headers say.
             unsafe { std::mem::transmute::<usize, _>($slot) };
         // SAFETY: the arguments are the program's own, or meet the specification of this function.
         unsafe { function($($argument),*) }

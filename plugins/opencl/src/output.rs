@@ -12,10 +12,11 @@ use crate::recorder::{Activity, Record, Store};
 #[derive(Debug)]
 pub struct Output {
     requested: Vec<Kind>,
-    /// Changes that were not handed over yet: time, queue, and the changes of the numbers of
-    /// commands and bytes.
+    /// Changes of the counters that were not handed over yet: the time, the queue, and by how much
+    /// its numbers of commands and bytes change.
     changes: Vec<(i64, Arc<Queue>, i64, i64)>,
-    /// The numbers of commands and of bytes, by the queue's number.
+    /// The values of the counters that were handed over last (commands and bytes), by the queue's
+    /// number.
     values: BTreeMap<i32, (i64, i64)>,
 }
 
@@ -29,8 +30,8 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands the records over to the host. The records of commands that were enqueued before
-    /// `complete_ns` are in this call or in earlier ones.
+    /// Hands the records over to the host. The records of all commands that were enqueued before
+    /// `complete_ns` must be in `store`, or have been handed over earlier.
     pub fn hand_over(&mut self, store: &Store, complete_ns: i64, trace: &mut Trace<'_>) {
         let process = std::process::id() as i32;
         for (thread, name) in &store.threads {
@@ -62,7 +63,7 @@ impl Output {
     fn record(&mut self, process: i32, record: &Record, trace: &mut Trace<'_>) {
         let Record { call, activity } = record;
         let placed = activity.as_ref().and_then(|activity| {
-            // Both ends get the same offset, so the duration does not change.
+            // The start and the end get the same offset, so the duration does not change.
             let offset = activity.queue.device.offset(activity.times[2])?;
             let utc = |time: u64| (time as i64).wrapping_add(offset);
             Some((activity, utc(activity.times[2]), utc(activity.times[3])))
@@ -87,8 +88,8 @@ impl Output {
 
     /// Hands over the counters' values up to the time `complete_ns`.
     fn counters(&mut self, complete_ns: i64, trace: &mut Trace<'_>) {
-        // Of changes with the same time, ends come first, because a command may start at the moment
-        // at which the previous one ends.
+        // Of a queue's changes with the same time, ends of commands come first, because a command
+        // may be enqueued at the moment at which another one ends.
         self.changes.sort_by_key(|(time, queue, commands, _)| (*time, queue.number, *commands));
         let length = self.changes.partition_point(|(time, ..)| *time <= complete_ns);
         for (time, queue, commands, bytes) in self.changes.drain(..length) {
@@ -178,7 +179,7 @@ fn device_activity(
     }
     if let Some(bytes) = command.bytes {
         added = added.arg("bytes", bytes);
-        // Tools for Kineto's traces know this argument.
+        // Tools for Kineto's traces know the argument `memory bandwidth (GB/s)`.
         if end_ns > start_ns {
             let rate = bytes as f64 / (end_ns - start_ns) as f64;
             added = added.arg("memory bandwidth (GB/s)", rate);

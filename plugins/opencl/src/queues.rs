@@ -1,7 +1,7 @@
 //! The program's queues and devices, and commands whose times are not known yet.
 //!
-//! No lock of this file is held during a call of the implementation, because it may run callbacks
-//! of the program, which may enqueue commands.
+//! No lock of this file is held while the layer calls the implementation. The implementation may
+//! run callbacks of the program that enqueue commands, which would wait for the lock forever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -13,21 +13,21 @@ use crate::api::{self, Handle};
 use crate::ask;
 use crate::record::{Call, Command, unix_ns};
 
-/// The largest number of pending commands of all queues. Each one keeps an event of the
-/// implementation alive.
+/// The largest number of pending commands, in all queues together. Each pending command keeps an
+/// event of the implementation alive.
 pub const MOST_PENDING: usize = 65_536;
 
 #[derive(Debug)]
 pub struct Device {
     handle: usize,
-    /// The device's number, from 0, in the order in which the program made queues for devices.
+    /// The device's number. Devices are numbered from 0, in the order of their first queues.
     pub number: i32,
     /// The implementation's name for the device.
     pub name: String,
-    /// Vendor and version of the driver.
+    /// The device's vendor, and the version of its driver.
     pub label: String,
     clock: Mutex<Clock>,
-    /// Whether the implementation can read the device's clock.
+    /// False after the implementation has failed to read the device's clock.
     readable: AtomicBool,
 }
 
@@ -37,10 +37,11 @@ pub struct Queue {
     pub number: i32,
     pub device: Arc<Device>,
     pub out_of_order: bool,
-    /// Whether the layer, but not the program, asked for times.
+    /// Whether only the layer, and not the program, asked for the times of the queue's commands.
     hidden: AtomicBool,
-    /// The list that the program gave to `clCreateCommandQueueWithProperties`; `Some(None)` if it
-    /// gave none. It is `None` if the list is too long, or if another function made the queue.
+    /// The list of properties that the program gave to `clCreateCommandQueueWithProperties`;
+    /// `Some(None)` if the program gave none. It is `None` if the list is too long, or if another
+    /// function made the queue.
     pub asked: Option<Option<Vec<u64>>>,
     pending: Mutex<VecDeque<Pending>>,
 }
@@ -50,7 +51,7 @@ pub struct Queue {
 pub struct Pending {
     /// The command's event, to which the layer holds a reference.
     pub event: usize,
-    /// Whether the program also holds a reference to the event.
+    /// Whether the program asked for the event, too.
     pub shared: bool,
     pub generation: u32,
     pub call: Call,
@@ -63,7 +64,7 @@ pub struct Pending {
 #[derive(Debug)]
 struct Queues {
     by_handle: BTreeMap<usize, Arc<Queue>>,
-    /// Released queues that have pending commands, and whose handles now belong to new queues.
+    /// Released queues that still had pending commands when new queues got their handles.
     retired: Vec<Arc<Queue>>,
 }
 
@@ -72,7 +73,7 @@ static QUEUES: RwLock<Queues> =
 static DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
 static NEXT_QUEUE: AtomicI32 = AtomicI32::new(1);
 static PENDING: AtomicUsize = AtomicUsize::new(0);
-/// Whether there ever was a hidden queue.
+/// Whether there ever was a hidden queue: one for which only the layer asked for times.
 static ANY_HIDDEN: AtomicBool = AtomicBool::new(false);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -108,7 +109,8 @@ impl Device {
 
     /// Compares the device's clock with UTC, if the clock can be read.
     pub fn read_clock(&self) {
-        // The quickest reading is the most exact. The first one may be slow.
+        // The clock is read several times, because the quickest reading is the most exact, and the
+        // first one may be slow.
         for _ in 0..5 {
             let before_ns = unix_ns();
             let time = ask::device_time(self.handle as Handle);
@@ -121,8 +123,9 @@ impl Device {
         }
     }
 
-    /// Compares the device's clock with UTC: by a command that was enqueued between two times in
-    /// UTC, or by reading the clock if that is possible and due.
+    /// Compares the device's clock with UTC. If the clock can be read, it is read when a comparison
+    /// is due. Otherwise the time at which a command was queued is compared: the call that enqueued
+    /// the command lasted from `before_ns` to `after_ns`.
     pub fn learn(&self, times: &[u64; 4], before_ns: i64, after_ns: i64) {
         if !self.readable.load(Ordering::Relaxed) {
             lock(&self.clock).compare(times[0], before_ns, after_ns);
@@ -136,7 +139,8 @@ impl Device {
         lock(&self.clock).offset(device_ns)
     }
 
-    /// Returns how far times of the device's clock can be from UTC after conversion, in ns.
+    /// Returns the largest error of times that are converted to UTC, at the moments of the
+    /// comparisons, in ns.
     pub fn accuracy_ns(&self) -> Option<u64> {
         lock(&self.clock).accuracy_ns()
     }
@@ -152,7 +156,8 @@ impl Queue {
         self.hidden.load(Ordering::Relaxed)
     }
 
-    /// Notes that the program itself has turned the queue's times on or off.
+    /// Notes that the program itself has turned the times of the queue's commands on or off, so the
+    /// layer no longer hides them.
     pub fn show(&self) {
         self.hidden.store(false, Ordering::Relaxed);
     }
@@ -161,7 +166,8 @@ impl Queue {
         lock(&self.pending).len()
     }
 
-    /// Adds a command, for which [`reserve`] has made room. Returns how many are pending now.
+    /// Adds a command, for which [`reserve`] has made room. Returns how many commands of the queue
+    /// are pending now.
     pub fn push(&self, pending: Pending) -> usize {
         let mut all = lock(&self.pending);
         all.push_back(pending);
@@ -172,7 +178,7 @@ impl Queue {
         lock(&self.pending).pop_front()
     }
 
-    /// Puts back a command that has not ended: to the front of an in-order queue. In an
+    /// Puts back a command that has not ended. In an in-order queue it goes to the front. In an
     /// out-of-order queue it goes to the end, so that the other commands are examined, too.
     pub fn put_back(&self, pending: Pending) {
         let mut all = lock(&self.pending);
@@ -183,7 +189,7 @@ impl Queue {
         }
     }
 
-    /// Returns the earliest begin of a call that enqueued a pending command.
+    /// Returns the earliest start among the calls whose commands are still pending.
     pub fn oldest_ns(&self) -> Option<i64> {
         lock(&self.pending).iter().map(|one| one.call.start_ns).min()
     }
@@ -193,7 +199,7 @@ impl Queue {
     }
 }
 
-/// Reserves room for a pending command, or returns false.
+/// Reserves room for a pending command. Returns false if no room is left.
 pub fn reserve() -> bool {
     let room = PENDING.fetch_add(1, Ordering::Relaxed) < MOST_PENDING;
     if !room {
@@ -216,7 +222,7 @@ pub fn any_hidden() -> bool {
     ANY_HIDDEN.load(Ordering::Relaxed)
 }
 
-/// Returns whether the layer holds a reference to an event that the program has, too.
+/// Returns whether the layer holds a reference to this event of the program.
 pub fn holds(event: Handle) -> bool {
     any_pending() && all().iter().any(|queue| queue.holds(event))
 }
@@ -232,8 +238,9 @@ pub fn known(handle: Handle) -> Option<Arc<Queue>> {
     queues.by_handle.get(&(handle as usize)).cloned()
 }
 
-/// Returns the queue with this handle. If a function of an extension made it, the layer asks the
-/// implementation for its properties. Its commands have times if the program asked for times.
+/// Returns the queue with this handle. If the layer does not know the queue, because a function of
+/// an extension made it, the layer asks the implementation for the queue's properties. The commands
+/// of such a queue have times only if the program asked for times.
 pub fn find(handle: Handle) -> Option<Arc<Queue>> {
     known(handle).or_else(|| {
         let properties = ask::queue_number(handle, api::QUEUE_PROPERTIES).ok()?;

@@ -30,7 +30,7 @@ pub struct Sizes {
     pub global: [i64; 3],
     /// Work items of a workgroup; `None` if the implementation chose them.
     pub local: Option<[i64; 3]>,
-    /// First indices; `None` means 0.
+    /// The first index in each dimension; `None` means 0.
     pub offset: Option<[i64; 3]>,
 }
 
@@ -49,7 +49,7 @@ impl Command {
     }
 }
 
-/// A call of the program. Times are ns since 1970 UTC.
+/// A call of an OpenCL function by the program. Times are ns since 1970 UTC.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub name: &'static str,
@@ -60,7 +60,7 @@ pub struct Call {
     pub code: Code,
     /// Number of the queue that the call names, if any.
     pub queue: Option<i32>,
-    /// Id of the op around the call, or of the range if there was no op.
+    /// Id of the host's innermost op around the call, or of its innermost range if there was no op.
     pub op: Option<u64>,
 }
 

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A command's times are read after it is complete, but nothing waits for that. `harvest` examines
-//! the oldest commands of a queue: when many are pending, after calls that wait, before queues and
-//! contexts are released, when the host takes the records, and when the process begins to exit.
+//! the oldest pending commands of a queue, and reads the times of those that are complete. It runs
+//! when many are pending, after calls that wait, before queues and contexts are released, when the
+//! host takes the records, and when the process begins to exit.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,14 +23,16 @@ use crate::{ask, correlation};
 /// The number of bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// When the number of a queue's pending commands reaches a multiple of this, the enqueueing call
-/// examines up to twice this number of them. So a queue whose commands end stays short.
+/// If the number of a queue's pending commands becomes a multiple of `OFTEN`, the enqueueing call
+/// examines up to `2 * OFTEN` of them. So the list of pending commands stays short, as long as the
+/// queue's commands end.
 const OFTEN: usize = 32;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static NEXT_CORRELATION: AtomicU32 = AtomicU32::new(1);
-/// Set when the process begins to exit, because the implementation may be unloaded from then on.
+/// Set when the process begins to exit, and in a forked child. From then on, the recorder must not
+/// call the implementation, which may be unloaded at exit and does not work in the child.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 /// Set in a forked child, which must take no lock: another thread of the parent may have held it at
 /// the fork.
@@ -54,8 +57,8 @@ pub struct Record {
 
 #[derive(Debug)]
 pub struct Store {
-    /// The records, in the order in which calls and commands ended. They are in several lists,
-    /// because growing one large list would stop the program for milliseconds.
+    /// The records, in the order in which they were stored. They are in several lists, because
+    /// growing one large list would stop the program for milliseconds.
     pub records: Vec<Vec<Record>>,
     length: usize,
     limit: usize,
@@ -66,7 +69,7 @@ pub struct Store {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Calls, with their commands, that were dropped because of the limit.
+    /// Calls, with their commands, that were dropped because the store had reached its `limit`.
     pub dropped: u64,
     /// Commands for which no event could be kept, because too many were pending.
     pub untracked: u64,
@@ -166,13 +169,14 @@ impl Begun {
         Call { name, thread, start_ns: self.start_ns, end_ns, code, queue, op }
     }
 
-    /// Records a call that has returned, without a command.
+    /// Records a call that has returned, but no command.
     pub fn end(self, name: &'static str, code: Code, queue: Option<i32>) {
         let call = self.call(name, code, queue);
         keep(self.generation, Record { call, activity: None });
     }
 
-    /// Records a call that has returned, with its command. The layer holds a reference to `event`.
+    /// Adds a call that has returned, and its command, to the pending commands of the queue. The
+    /// recorder takes over the caller's reference to `event`.
     pub fn end_enqueued(
         self,
         name: &'static str,
@@ -182,7 +186,8 @@ impl Begun {
         shared: bool,
     ) {
         let call = self.call(name, SUCCESS, Some(queue.number));
-        // Hosts of Kineto keep 31 bits, and a flow must not have the number 0.
+        // Hosts of Kineto keep 31 bits of this number. It is also the number of the arrow from the
+        // call to the command, which must not be 0.
         let correlation = NEXT_CORRELATION.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let waiting = queue.push(Pending {
             event: event as usize,
@@ -278,8 +283,8 @@ extern "C" fn forked() {
     ACTIVE.store(false, Ordering::Relaxed);
 }
 
-/// Returns whether this is a forked child of a process with a recording. The child must not use the
-/// recording; OpenCL itself does not work in it either.
+/// Returns whether this is a forked child of a process that has made a recording. The child must
+/// not use the recording; OpenCL itself does not work in such a child either.
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
@@ -301,7 +306,7 @@ pub fn open() -> u32 {
 }
 
 pub fn set_limit(bytes: u64) {
-    // A record also takes some 100 bytes for sizes. Names are shared.
+    // The record of a kernel has some 100 bytes of sizes in addition. Names are shared.
     let each = size_of::<Record>() as u64 + 128;
     store().limit = usize::try_from(bytes / each).unwrap_or(usize::MAX);
 }
@@ -336,7 +341,7 @@ pub fn take(last: bool) -> (Store, i64) {
     taken.limit = store.limit;
     taken.threads = store.threads.clone();
     std::mem::swap(&mut *store, &mut taken);
-    // Threads are named once per recording, so the store keeps the names.
+    // Each thread stores its name only once per recording, so the emptied store keeps the names.
     store.threads = taken.threads.clone();
     (taken, complete_ns)
 }
@@ -358,8 +363,9 @@ pub fn give_up() {
     }
 }
 
-/// Makes [`close`] run when the process exits. Exit functions run in reverse order, so those that
-/// the implementation registered before the first queue run after ours.
+/// Makes [`close`] run when the process exits. Exit functions run in the reverse order of their
+/// registration. So `close` runs before the exit functions that the implementation registered
+/// before it made the first queue.
 pub fn watch_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -377,8 +383,8 @@ pub fn end_recording() {
     *store = Store::new();
 }
 
-/// Reads times and clocks for the last time. After the process has begun to exit, the
-/// implementation may be unloaded.
+/// Reads the times of commands and, during a recording, the devices' clocks for the last time.
+/// After the process has begun to exit, the implementation may be unloaded.
 pub extern "C" fn close() {
     let closed = std::panic::catch_unwind(|| {
         harvest_all();

@@ -1,6 +1,6 @@
-//! Gives the sampling thread its own table of file descriptors. In the program's table, the sampled
-//! files would change the numbers of the program's own descriptors, and the program could close
-//! them.
+//! Gives the sampling thread its own table of file descriptors. If the sampled files were in the
+//! program's table, the program's own files would get other numbers, and the program could close
+//! the sampled files.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
@@ -23,8 +23,8 @@ pub fn leave_the_programs() -> bool {
     left == 0
 }
 
-/// Moves the file to a descriptor number from 100 on, if possible. The thread may still use the
-/// program's table, where a lower number could belong to the program.
+/// Moves the file to a descriptor number from 100 on, if possible. If the thread still uses the
+/// program's table, low numbers stay free for the program's own files.
 pub fn high(file: File) -> File {
     const LOWEST: libc::c_int = 100;
     // SAFETY: `file` keeps its descriptor open, and the new descriptor belongs to nobody else.

@@ -77,7 +77,7 @@ struct Shared {
 struct Samples {
     series: Vec<Series>,
     values: Vec<(i64, u32, f64)>,
-    /// Number of values that did not fit into the buffer.
+    /// Number of values that did not fit into the buffer that the host allows.
     dropped: u64,
 }
 
@@ -118,7 +118,8 @@ impl Shared {
         let most = settings.most_values();
         let mut stopped = lock(&self.stopped);
         loop {
-            // `stop` must be able to set the flag while this thread reads a slow file.
+            // The lock is released, so that `stop` can set `stopped` while this thread reads a slow
+            // file.
             drop(stopped);
             if !self.paused.load(Ordering::Relaxed) {
                 let values = machine.sample();
@@ -178,7 +179,8 @@ impl Session for Recording {
         }
         let name = "cp-telemetry".to_owned();
         let requests = FlushRequests::of(self);
-        // The new thread inherits this thread's signal mask.
+        // Signals are blocked here while the new thread is started. The thread inherits the signal
+        // mask, so it handles no signals of the program.
         let _calm = plugin::signals::Blocked::new();
         let work = move || shared.run(&settings, requests);
         *thread = Some(std::thread::Builder::new().name(name).spawn(work)?);

@@ -1,6 +1,6 @@
 //! Reads values of NVIDIA's devices through NVML (`libnvidia-ml.so.1`, which comes with the
-//! driver). Numbers and types are taken from `nvml.h`, in which they never change: a function with
-//! other types gets a new name.
+//! driver). Constants and the types of functions are those of `nvml.h`. They never change: if NVML
+//! changes a function's types, the function gets a new name.
 //!
 //! NVML keeps files of `/dev` open. Their descriptor numbers belong to the sampling thread's own
 //! table (see `descriptors`). If the program uses NVML too, it does so with the program's table,
@@ -18,12 +18,13 @@ use crate::series::Series;
 const SUCCESS: c_int = 0;
 /// `NVML_CLOCK_SM`, `NVML_CLOCK_MEM`.
 const CLOCKS: [(c_int, &str); 2] = [(1, "sm"), (2, "memory")];
-/// `NVML_FI_DEV_PCIE_COUNT_TX_BYTES` and `…_RX_BYTES`, which count from the device's side.
+/// `NVML_FI_DEV_PCIE_COUNT_TX_BYTES` (bytes that the device has sent) and `…_RX_BYTES` (bytes that
+/// it has received).
 const PCIE_BYTES: [(u32, &str); 2] = [(197, "to host"), (198, "from host")];
 /// `NVML_TEMPERATURE_GPU`.
 const TEMPERATURE_GPU: c_int = 0;
 /// `NVML_VALUE_TYPE_UNSIGNED_INT`. A sum of this type starts again at 0 after 2³² − 1 (an H100 with
-/// driver 580 uses it).
+/// driver 580 uses this type).
 const UNSIGNED_32: c_int = 1;
 /// `NVML_VALUE_TYPE_UNSIGNED_LONG`, `NVML_VALUE_TYPE_UNSIGNED_LONG_LONG`.
 const UNSIGNED_64: [c_int; 2] = [2, 3];
@@ -129,8 +130,8 @@ fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// The loaded libraries, by path. They stay loaded, because a process can have only a few
-/// namespaces.
+/// The loaded libraries, by path. Each library is loaded once and stays loaded, because a process
+/// can have only a few namespaces of the dynamic linker.
 static LOADED: Mutex<Vec<(CString, usize)>> = Mutex::new(Vec::new());
 
 fn load(file: &Path) -> Option<*mut c_void> {
@@ -140,13 +141,14 @@ fn load(file: &Path) -> Option<*mut c_void> {
     if let Some((_, library)) = loaded.iter().find(|(known, _)| *known == name) {
         return Some(*library as *mut c_void);
     }
-    // SAFETY: `name` is a C string. The library is the driver's or the user's choice, and so is
-    // what its constructors do.
+    // SAFETY: `name` is a C string. The library comes from the driver or was chosen by the user, so
+    // its constructors are trusted.
     let library = unsafe {
         libc::dlmopen(libc::LM_ID_NEWLM, name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
     };
     if library.is_null() {
-        // A later call of `dlerror` on this thread must not return this error.
+        // This call clears the error, so that a later call of `dlerror` on this thread does not
+        // return it.
         // SAFETY: `dlerror` has no arguments.
         unsafe { libc::dlerror() };
         return None;
@@ -192,7 +194,8 @@ impl Nvml {
     /// driver or no device.
     pub fn open(file: &Path, series: &mut Vec<Series>) -> Option<Self> {
         let library = load(file)?;
-        // SAFETY: `load` returned the library, which is never closed.
+        // SAFETY: `load` returned the library, which is never closed. The driver or the user
+        // vouches that the library is NVML.
         let functions = unsafe { Functions::of(library) };
         let (init, count, by_index) = (functions.init?, functions.count?, functions.by_index?);
         functions.shutdown?;
@@ -202,7 +205,7 @@ impl Nvml {
         }
         let mut nvml = Self { functions, devices: Vec::new() };
         let mut devices = 0;
-        // SAFETY: `count` is NVML's function for this variable, which outlives the call.
+        // SAFETY: `count` is NVML's function for this argument, and `devices` outlives the call.
         if unsafe { count(&raw mut devices) } != SUCCESS {
             return None;
         }
@@ -322,7 +325,7 @@ impl Nvml {
                 }
                 let mut memory = Memory::default();
                 // SAFETY: `memory` is NVML's function for these arguments. NVML gave out the
-                // device, and the struct outlives the call.
+                // device, and the local `memory` outlives the call.
                 let code = unsafe { all.memory?(device, &raw mut memory) };
                 return (code == SUCCESS).then(|| Answer::One(memory.used as f64 / MIB));
             }
@@ -337,7 +340,7 @@ impl Nvml {
             Question::PcieBytes(id) => {
                 let mut field = Field { id, code: -1, ..Field::default() };
                 // SAFETY: `fields` is NVML's function for these arguments. NVML gave out the
-                // device, and `field` is one field, as the call says.
+                // device. The call passes the number of fields (1), and `field` outlives the call.
                 let code = unsafe { all.fields?(device, 1, &raw mut field) };
                 if code != SUCCESS || field.code != SUCCESS {
                     return None;
@@ -369,13 +372,14 @@ impl Drop for Nvml {
 enum Answer {
     One(f64),
     Two(f64, f64),
-    /// A sum, of which the series shows the growth, and its largest value, after which it starts
-    /// again at 0.
+    /// A sum, and its largest value, after which it starts again at 0. The series shows how fast
+    /// the sum grows.
     Sum(u64, u64),
 }
 
 /// Returns the growth per second of a sum of bytes. It is `None` for the first sum, and if no time
-/// has passed. A 64-bit sum that became smaller was reset, so its growth is not known.
+/// has passed. It is also `None` if a 64-bit sum became smaller: the sum was reset, so its growth
+/// is not known.
 fn rate(
     before: &mut Vec<(u32, u64, Instant)>,
     series: u32,
@@ -449,7 +453,8 @@ mod tests {
         let all = named(&series, &values);
         let (_, sent) =
             all.iter().find(|(name, _)| name == "gpu pcie/gpu0 to host MB/s").expect("it");
-        // On a busy machine, more than half a second has passed, so the rate is smaller.
+        // The rate is at most 3 MB in half a second. On a busy machine, more time has passed, and
+        // the rate is smaller.
         assert!(*sent > 0.0 && *sent <= 6.0, "{sent}");
         assert!(!all.iter().any(|(name, _)| name.contains("gpu1")), "missing is not 0: {all:?}");
     }
@@ -465,7 +470,7 @@ mod tests {
         let mut values = Vec::new();
         nvml.sample(&mut values);
         let all = named(&series, &values);
-        // Instances only answer about memory.
+        // MIG instances of the stand-in answer only the query about memory.
         let parts: Vec<_> = all.iter().filter(|(name, _)| name.contains("mig")).collect();
         let expected =
             [("gpu memory/gpu0 mig0 used MiB", 256.0), ("gpu memory/gpu0 mig2 used MiB", 512.0)];
@@ -517,7 +522,7 @@ mod tests {
         assert_eq!(rate(&mut before, 3, 300, all, later), None, "no time has passed");
         let last = later + Duration::from_secs(1);
         assert_eq!(rate(&mut before, 3, 5, all, last), None, "it was set back");
-        // The sum grew by 10 up to its largest value, and by 30 after it started again.
+        // The sum grew by 9 to its largest value, by 1 to start again at 0, and then by 30.
         assert_eq!(rate(&mut before, 4, 30, half, later), Some(20.0));
     }
 }

@@ -1,4 +1,4 @@
-//! Samples files, and computes the values of the series.
+//! Samples files and NVIDIA's devices, and computes the values of the series.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,8 @@ use crate::descriptors;
 use crate::nvml::Nvml;
 use crate::series::Series;
 
-/// The sampled files, below `/` or the directory that the user names.
+/// The sampled files, below `/` or the directory that the user names, and the devices that NVML
+/// finds.
 #[derive(Debug)]
 pub struct Machine {
     sources: Vec<Source>,
@@ -33,7 +34,7 @@ struct Source {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// One number. The value is this number, multiplied by the field.
+    /// The file contains one number. The value is this number, multiplied by the field.
     Number(f64),
     /// A sum of energy in µJ. The field is its largest value, after which it starts again at 0.
     Energy(f64),
@@ -46,7 +47,7 @@ enum Kind {
 }
 
 fn read_all(file: &File, text: &mut Vec<u8>) -> bool {
-    // The kernel generates the content of these files when they are read from the beginning.
+    // Linux generates the content of these files anew whenever they are read from the beginning.
     text.resize(64 * 1024, 0);
     let mut length = 0;
     while length < text.len() {
@@ -110,7 +111,8 @@ impl Machine {
         for what in ["cpu", "memory", "io"] {
             let file = root.join("proc/pressure").join(what);
             let text = std::fs::read_to_string(&file).unwrap_or_default();
-            // For the CPU, `full` has no meaning, although some kernels print this line.
+            // For the CPU, `full` has no meaning, although some versions of Linux print a line
+            // `full`.
             let full = what != "cpu" && text.contains("full ");
             let names = [format!("{what} some"), format!("{what} full")];
             let all = [("pressure", &*names[0], "%"), ("pressure", &*names[1], "%")];
@@ -134,14 +136,14 @@ impl Machine {
     fn add(&mut self, path: &Path, kind: Kind, series: &[(&'static str, &str, &'static str)]) {
         let Ok(file) = File::open(path) else { return };
         let mut text = Vec::new();
-        // Some drivers have the file, but cannot read it.
+        // Some drivers provide the file, but reading it fails.
         if !read_all(&file, &mut text) {
             return;
         }
         let file = descriptors::high(file);
         let first = self.series.len() as u32;
         self.series.extend(series.iter().map(|(track, name, unit)| {
-            // Kineto's traces only allow plain characters in names.
+            // Kineto's traces allow only printable ASCII characters in names.
             let name = name.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
             Series { track, name: name.collect(), unit }
         }));
@@ -159,7 +161,7 @@ impl Machine {
     }
 
     /// Returns the current values, each with the number of its series. A value that cannot be read
-    /// is missing. The first sample has no values over the interval.
+    /// is missing. The first sample has no values that need the interval since an earlier sample.
     pub fn sample(&mut self) -> Vec<(u32, f64)> {
         let mut values = Vec::with_capacity(self.series.len());
         for source in &mut self.sources {
@@ -181,7 +183,7 @@ impl Machine {
     }
 }
 
-/// Returns the number after `word`, on a line that begins with it.
+/// Returns the number after `word`, on the first line that begins with `word`.
 fn after(text: &str, word: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(word))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -250,7 +252,8 @@ impl Source {
                 put(2, after(text, "procs_blocked "));
             }
             Kind::Schedstat => {
-                // The numbers are the time on a CPU and the time of waiting for a CPU, in ns.
+                // The first two numbers are the time on a CPU and the time of waiting for a CPU, in
+                // ns.
                 let waited = text.split_ascii_whitespace().nth(1).and_then(|n| n.parse().ok());
                 let rates = self.rates(waited.into_iter().collect(), seconds, f64::INFINITY);
                 put(0, rates.first().map(|rate| rate * 1e-9 * 100.0));
@@ -258,8 +261,8 @@ impl Source {
         }
     }
 
-    /// Returns the growth of sums per second, or an empty list the first time. If a sum is smaller
-    /// than before, it has started again at 0 after `most`.
+    /// Returns the growth of sums per second, or an empty list if no earlier sums can be compared.
+    /// If a sum is smaller than before, it has started again at 0 after `most`.
     fn rates(&mut self, sums: Vec<f64>, seconds: Option<f64>, most: f64) -> Vec<f64> {
         let rates = match seconds {
             Some(seconds) if seconds > 0.0 && sums.len() == self.before.len() => sums
@@ -374,7 +377,8 @@ mod tests {
             ("run queue/waiting %", 25.0),
         ] {
             let found = find(name).unwrap_or_else(|| panic!("{name} is not in {second:?}"));
-            // On a busy machine, more than two seconds have passed, so rates are smaller.
+            // On a busy machine, more than two seconds have passed, so rates may be smaller than
+            // `value`.
             assert!((0.7 * value..=1.001 * value).contains(&found), "{name}: {found}");
         }
     }

@@ -1,4 +1,4 @@
-//! The names and units of a track's series.
+//! A series of values: its track, name and unit.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {

@@ -11,7 +11,7 @@ const NVML: &str = "libnvidia-ml.so.1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The time between two samples, which the thread waits after each one.
+    /// The time that the sampling thread waits after each sample.
     pub interval: Duration,
     /// The directory whose files are sampled in place of those of `/`.
     pub root: PathBuf,

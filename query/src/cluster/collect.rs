@@ -1,8 +1,9 @@
 //! Waits for the rows that a cluster computes for a query.
 //!
 //! [`collect`] does two things that Ballista's client does not do. It repeats the query once after
-//! an error that may not come again, for example if the executor with the result was lost. And if a
-//! signal stops this program, it cancels the query, which the cluster would otherwise continue.
+//! an error that may not come again, for example if the executor with the result was lost. And if
+//! SIGINT or SIGTERM arrives, [`collect`] cancels the query, which the cluster would otherwise
+//! continue.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub async fn collect(frame: DataFrame, at: &Place) -> Result<Vec<RecordBatch>> {
     rows.ok_or_else(|| DataFusionError::Execution("stopped".to_owned()))
 }
 
-/// Returns the rows of a query, or `None` if a signal arrives first.
+/// Returns the rows of a query, or `None` if SIGINT or SIGTERM arrives first.
 async fn once(frame: DataFrame, at: &Place) -> Result<Option<Vec<RecordBatch>>> {
     let context = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
@@ -61,7 +62,8 @@ async fn cancel(at: &Place, job_id: String) -> Result<()> {
     Ok(())
 }
 
-/// If the scheduler reports the job as failed, it has already repeated the work of lost executors.
+/// An error whose text begins with `Job` comes from the scheduler. The scheduler has already
+/// repeated the work of lost executors, so another try would not help.
 fn is_worth_repeating(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Execution(why) => !why.starts_with("Job "),

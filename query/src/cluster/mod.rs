@@ -7,11 +7,12 @@
 //! ```
 //!
 //! The programs of a cluster send each other plans with the names of functions, not with their
-//! code. Ballista's own scheduler and executor would use DataFusion's `sum`, which wraps silently.
-//! So this program is client, scheduler and executor ([`crate::functions::register`]).
+//! code. Ballista's own scheduler and executor would use DataFusion's `sum`, which silently wraps
+//! on overflow. So this program is client, scheduler and executor, and registers its own functions
+//! in each of them ([`crate::functions::register`]).
 //!
 //! Ballista cannot group by dictionary columns, so the tables have none: [`crate::engine`] declares
-//! texts as texts and ranks as integers.
+//! text columns as plain strings, and ranks as integers.
 
 mod codec;
 mod collect;
@@ -31,7 +32,7 @@ pub use serve::{executor, scheduler};
 use crate::addresses::Place;
 
 /// Optimizer rules that may replace a part of a plan by a table that has columns but no rows. When
-/// the client sends a plan to the scheduler, the columns of such a part are lost. So these rules
+/// the client sends a plan to the scheduler, the columns of such a table are lost. So these rules
 /// are left to the scheduler.
 const LEFT_TO_THE_SCHEDULER: [&str; 4] =
     ["eliminate_filter", "eliminate_join", "eliminate_limit", "propagate_empty_relation"];

@@ -1,4 +1,4 @@
-//! Runs the scheduler and the executors of a cluster.
+//! Runs the scheduler or an executor of a Ballista cluster.
 
 use std::fs::DirBuilder;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -31,9 +31,10 @@ const HEARTBEAT_S: u64 = 3;
 const LOST_AFTER_S: u64 = 12;
 /// The interval at which the scheduler looks for lost executors.
 const LOOK_S: u64 = 3;
-/// How long queries wait for a new executor if all are lost.
+/// How long queries wait for a new executor if all executors are lost.
 const ALONE_S: u64 = 15;
-/// In bytes. Plans of long queries are deep, and the functions that process a plan are recursive.
+/// The size of a thread's stack in bytes. Plans of long queries are deep, and the functions that
+/// process a plan are recursive.
 const STACK: usize = 32 << 20;
 
 pub fn scheduler(args: &Scheduler) -> Result<(), String> {
@@ -100,8 +101,8 @@ pub fn executor(args: &Executor) -> Result<(), String> {
     })
 }
 
-/// Makes the second signal end the executor at once. After the first signal, Ballista waits for the
-/// tasks of the executor, which may take a long time.
+/// Makes the second `SIGINT` or `SIGTERM` end this executor at once. After the first signal,
+/// Ballista waits for the tasks of the executor, which may take a long time.
 fn end_at_second_signal(work: &Path) -> std::io::Result<()> {
     let seen = Arc::new(AtomicUsize::new(0));
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
@@ -128,7 +129,7 @@ fn state(config: SessionConfig) -> Result<SessionState, DataFusionError> {
     Ok(state)
 }
 
-/// Returns an address as text before a port.
+/// Returns the text of an address as it is written before `:PORT`: an IPv6 address is in brackets.
 fn host(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
@@ -144,22 +145,24 @@ fn runtime(threads: Option<usize>) -> Result<Runtime, String> {
     builder.thread_stack_size(STACK).enable_all().build().map_err(|e| format!("start threads: {e}"))
 }
 
-/// Returns the executor's ports for rows and for tasks. Ballista needs port numbers. If another
-/// program takes a free port before Ballista does, the executor fails to start.
+/// Returns two ports of the executor: it hands out rows at the first, and accepts tasks at the
+/// second. If `bind` has port 0, both are free ports that this function finds. Ballista gets only
+/// the numbers, and opens the ports itself. If another program takes a port before Ballista opens
+/// it, the executor fails to start.
 fn ports(bind: SocketAddr) -> Result<[u16; 2], String> {
     if let Some(first) = Some(bind.port()).filter(|port| *port > 0) {
         let second = first.checked_add(1).ok_or("--bind: there is no port after this one")?;
         return Ok([first, second]);
     }
     let free = |ip: IpAddr| TcpListener::bind((ip, 0)).map_err(|e| format!("--bind {ip}: {e}"));
-    // Both ports are open at the same time, so that they differ.
+    // Both ports are open at the same time, so their numbers differ.
     let (data, tasks) = (free(bind.ip())?, free(bind.ip())?);
     let port = |of: &TcpListener| of.local_addr().map(|a| a.port()).map_err(|e| e.to_string());
     Ok([port(&data)?, port(&tasks)?])
 }
 
 /// The executor's folder for temporary files, which only this user may read. An executor that is
-/// killed leaves it behind.
+/// killed with `SIGKILL` leaves the folder behind.
 struct Work(PathBuf);
 
 impl Work {

@@ -1,4 +1,4 @@
-"""Runs a JAX function with a matrix product, compiled, and prints a sum."""
+"""Runs a function with a matrix product that JAX compiles, and prints a sum."""
 
 import os
 import sys

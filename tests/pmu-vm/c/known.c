@@ -27,8 +27,8 @@ FUNCTION(take_1000, 498);
 FUNCTION(take_10000, 4998);
 FUNCTION(take_100000, 49998);
 FUNCTION(take_1000000, 499998);
-// Executes 2 · t + 8 instructions. The upper 10 bits of (the workgroup's number · 0x9e3779b1)
-// are t − 1.
+// Executes 2 · t + 8 instructions. t − 1 is the upper 10 bits of the 32-bit product of the
+// workgroup's number and 0x9e3779b1.
 dispatch_fn_name take_any;
 __asm__(".text\n.balign 16\ntake_any:\n"
         "  ldr w3, [x2]\n"

@@ -1,5 +1,5 @@
-//! Tests the whole agent on AArch64, on Debian's glibc: a C program of `tests/programs` with
-//! `libcounterpoint.so` preloaded. The recording is read from the pool (the shared memory of the
+//! Tests the whole agent (`libcounterpoint.so`) on AArch64, on Debian's glibc: it is preloaded into
+//! a C program of `tests/programs`. The recording is read from the pool (the shared memory of the
 //! recorded processes) and from the profile.
 
 use std::fs;
@@ -19,7 +19,8 @@ tests![agent: records_calls_by_reads, records_calls_in_user_mode, records_a_kill
 
 const LIBRARY: &str = "/lib/aarch64-linux-gnu/libcounterpoint.so";
 
-/// The outcome of a run. `calls` has the export's number and the count of each call.
+/// The outcome of a run. `calls` has, for each call, the number of the called function and the
+/// count of instructions.
 struct Recorded {
     calls: Vec<(u32, u64)>,
     stdout: String,
@@ -27,7 +28,7 @@ struct Recorded {
 }
 
 pub struct Left {
-    /// The pool is in the profile.
+    /// The profile's path. The profile contains the pool.
     pub profile: String,
     pub output: Output,
 }
@@ -113,7 +114,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
     }
 }
 
-/// Returns the contents of all files that begin with a page's header.
+/// Returns the contents of all files that begin with the header of a page (a block of records).
 fn raw_files(folder: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("read a folder").flatten() {
@@ -158,7 +159,7 @@ fn check(recorded: &Recorded) {
     let spin = of(*exports.last().expect("some calls"));
     println!("nothing: {nothing:?}, spin: {spin:?}");
     assert_eq!((nothing.len(), spin.len()), (12, 2));
-    // The first call creates the thread's state and binds symbols.
+    // The first call creates the thread's state and binds symbols, so its count may be another one.
     assert!(nothing[2..].iter().all(|&count| count == nothing[1]), "{nothing:?}");
     assert!((1..1_000).contains(&nothing[1]), "{nothing:?}");
     assert_eq!(spin[0], spin[1]);

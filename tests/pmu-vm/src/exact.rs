@@ -9,7 +9,8 @@ use crate::set;
 
 tests![exact: known_loops, cycles_are_instructions, two_slopes];
 
-/// Not inlined, so that the loop is in only one place and there is only one constant.
+/// Returns what a counter counts for a loop. The function is not inlined, so that the loop is in
+/// only one place, and all counts contain the same constant.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));
@@ -35,8 +36,8 @@ fn known_loops() {
     counters.close();
 }
 
-/// Each instruction takes one cycle here, so the cycle counter, which is separate hardware, counts
-/// the same.
+/// In the emulator, each instruction takes one cycle. So the cycle counter, which a PMU has besides
+/// the counter of instructions, also counts 2 n plus a constant.
 fn cycles_are_instructions() {
     let plan = set::plan("{cycles:u,instructions:u}");
     let mut counters = set::open(&plan);

@@ -38,7 +38,7 @@ pub fn main(tests: &[(usize, &[Test])]) -> ExitCode {
     machine::power_off()
 }
 
-/// The child reports the results.
+/// Runs the benchmarks in a child process, which reports the results itself.
 fn measure() -> ! {
     let worked = Command::new(OURSELVES).arg("bench").status().is_ok_and(|s| s.success());
     match worked {

@@ -27,7 +27,7 @@ fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
     (left, frames)
 }
 
-/// Reads the frames from the files of the profile's parts and from the pool.
+/// Reads the frames (records about loops) from the files of the profile's parts and from the pool.
 fn frames_of(left: &Left) -> Vec<LoopFrame> {
     let mut frames = Vec::new();
     let parts = Path::new(&left.profile).join(record::meta::PARTS_NAME);
@@ -64,7 +64,7 @@ fn threads(frames: &[LoopFrame]) -> Threads {
     all
 }
 
-/// Returns the hits sorted, with the loops' ids.
+/// Returns the loops' ids and hits of each thread, sorted, because the threads have no fixed order.
 fn hits(threads: &Threads) -> Vec<Vec<(u32, u64)>> {
     let of = |thread: &BTreeMap<u32, Row>| {
         thread.values().map(|row| (row.id, row.words[word::HITS])).collect()
@@ -74,7 +74,8 @@ fn hits(threads: &Threads) -> Vec<Vec<(u32, u64)>> {
     all
 }
 
-/// nest(10, 3) runs in the main thread, and nest(10, 3) and nest(20, 3) in two others.
+/// nest(N, 3) enters its inner loop N times. nest(10, 3) runs in the main thread, and nest(10, 3)
+/// and nest(20, 3) run in two other threads.
 fn hits_of_threads_are_exact() {
     user_access(false);
     for mode in [0, 1] {
@@ -145,8 +146,8 @@ fn machine_code_runs_as_often_as_it_says() {
     assert_eq!(sums[2] - sums[1], 250 * body);
 }
 
-/// The addresses are in the program's text, and both begins of the inner loop have the same
-/// address.
+/// The log has an address for each event. All addresses are in the program's code, and both begins
+/// of the inner loop have the same address.
 fn the_log_has_places() {
     user_access(false);
     let (_, frames) = run("loops-log", 3, &["nest", "2", "1"]);

@@ -1,4 +1,5 @@
-//! Uses the kernel's interfaces directly, for comparison.
+//! Uses the kernel's interfaces directly, to compare the results with those of the crate
+//! `counters`.
 
 use counters::{Target, perf};
 use model::Source;
@@ -10,8 +11,8 @@ pub struct Group {
     pub values: Vec<u64>,
 }
 
-/// Returns the length of the block that a group read writes: the number of counters, the times
-/// enabled and running, and the value and the id of each counter.
+/// Returns the length, in words, of the block that a group read writes: the number of counters, the
+/// times enabled and running, and the value and the id of each counter.
 fn words(n: usize) -> usize {
     3 + 2 * n
 }
@@ -29,8 +30,8 @@ pub fn group(fd: i32, n: usize) -> Group {
 #[inline(always)]
 pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     let got;
-    // SAFETY: Linux on AArch64 takes the number in x8 and arguments from x0 on; a group of `n` (at
-    // most 32) fits in the block.
+    // SAFETY: Linux on AArch64 takes the system call's number in x8 and its arguments from x0 on; a
+    // group of `n` (at most 32) fits in the block.
     unsafe {
         std::arch::asm!("svc 0", in("x8") libc::SYS_read, inlateout("x0") fd as isize => got,
             in("x1") block.as_mut_ptr(), in("x2") words(n) * 8, options(nostack));
@@ -38,7 +39,7 @@ pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     got
 }
 
-/// From now on, the kernel kills this process if it calls `read`.
+/// Makes the kernel kill this process if it calls `read`, `pread`, `readv` or `ioctl` from now on.
 pub fn forbid_reading() {
     let statement =
         |code: u32, k: i64| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: k as u32 };
@@ -72,7 +73,8 @@ pub struct Mapped {
 
 const PAGE: usize = 4096;
 
-/// Opens a group for user-space reads (bit 1 of `config1`).
+/// Opens a group that can be read in user space (bit 1 of `config1`), and maps a page for each
+/// counter.
 pub fn open_and_map(names: &str) -> Vec<Mapped> {
     let mut mapped: Vec<Mapped> = Vec::new();
     for counter in set::resolve(names) {

@@ -32,7 +32,7 @@ const FUNCTIONS: [(&str, u64); 6] = [
     ("take_100000", 100_000),
     ("take_1000000", 1_000_000),
 ];
-/// The calls of this function differ in their number of instructions.
+/// The index of `take_any`, whose calls differ in their number of instructions.
 const ANY: usize = 6;
 const EMPTY: u64 = 2;
 const RUNS: u64 = 100;
@@ -44,7 +44,7 @@ struct Found {
     counted: u64,
     /// The compensated total.
     total: Option<Estimate>,
-    /// Whether the total has an interval.
+    /// Whether the total has a confidence interval, or needs none because all calls were counted.
     is_bounded: bool,
 }
 
@@ -53,7 +53,8 @@ fn op_name(profile: &Profile, key: Key) -> String {
     profile.ops.get(id).expect("the op of a row").name.clone()
 }
 
-/// Each element of `calls` has the index of a function, and how often to call it.
+/// Runs the program, and returns what the report says about each function. Each element of `calls`
+/// has the index of a function, and how often to call it.
 fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     let mut command = Command::new("/bin/known");
     command.arg("/lib/known.so");
@@ -91,10 +92,11 @@ fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     found
 }
 
-/// The mean per call is exactly the function's number of instructions in at least 80 of 100 cases.
-/// In the others, a reading took another number of instructions than in the calibration: in
-/// measurements, none to six of 102 cases. Once, most functions of one process differed by 18
-/// instructions, for an unknown reason. The test allows three such processes of seventeen.
+/// A case is a function in one process. Checks that in at least 80 % of the cases, the mean per
+/// call is exactly the function's number of instructions minus two. In the other cases, a reading
+/// took another number of instructions than in the calibration. In measurements, these were 0 to 6
+/// of 102 cases. Once, most functions of one process differed by 18 instructions, for an unknown
+/// reason. The test allows three such processes of seventeen.
 fn exact(name: &str) {
     let calls: Vec<(usize, u64)> = (0..FUNCTIONS.len()).map(|function| (function, 20)).collect();
     let (mut held, mut cases) = (0, 0);
@@ -158,14 +160,15 @@ fn counts_under_a_budget() {
     }
 }
 
-/// Returns the number of instructions of a call, as `known.c` defines it.
+/// Returns the number of instructions of a call of `take_any`, as `known.c` defines it.
 fn of_any(workgroup: u64) -> u64 {
     let mixed = (workgroup as u32).wrapping_mul(0x9e37_79b1);
     2 * (u64::from(mixed >> 22) + 1) + 8
 }
 
-/// The calls differ in their numbers of instructions, by factors of up to about 200. The estimates
-/// are right on average, and with thousands of measured calls the interval contains the total.
+/// The calls of `take_any` differ in their numbers of instructions, by factors of up to about 200.
+/// The estimates are right on average. With thousands of measured calls, there is an interval,
+/// which almost always contains the total.
 fn estimates_under_a_budget() {
     const CALLS: u64 = 20_000;
     user_access(true);
@@ -182,8 +185,9 @@ fn estimates_under_a_budget() {
     println!("mean error {mean:.5}, standard error {standard_error:.5}");
     assert!(mean.abs() < 5.0 * standard_error, "{mean} ± {standard_error}");
 
-    // About one of 270 calls is measured. Because measured calls have different weights, each
-    // counts as only 0.6 to 1 call. An interval needs 2,000 calls that are counted in this way.
+    // In the following runs, about one of 270 calls is measured. Because measured calls have
+    // different weights, each counts as only 0.6 to 1 call. An interval needs 2,000 calls that are
+    // counted in this way.
     const LONG: u64 = 2;
     const MANY: u64 = 80 * CALLS;
     let mut held = 0;

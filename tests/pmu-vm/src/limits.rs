@@ -1,4 +1,5 @@
-//! Tests the limits of a PMU with six counters and a cycle counter, and how they are reported.
+//! Tests the limits of a PMU with six event counters and a cycle counter, and the messages about
+//! these limits.
 
 use ::machine::Machine;
 use ::machine::check;
@@ -19,8 +20,9 @@ tests![
     a_machine_of_six_and_one,
 ];
 
-/// INST_RETIRED has the number 0x08 in the Arm manual. Such a raw counter does not use the cycle
-/// counter's own register. The names differ, so that messages can name each counter.
+/// Returns twelve names for the event INST_RETIRED, which has the number 0x08 in the Arm manual. A
+/// counter of this event needs one of the six event counters, not the cycle counter. The names
+/// differ, so that messages can name each counter.
 fn twelve() -> Vec<String> {
     (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect()
 }
@@ -63,8 +65,8 @@ fn twelve_in_passes() {
     assert_eq!(counted, [2 * trips; 12]);
 }
 
-/// Each counter is in its own group. A count that is scaled by the share of the time in which the
-/// counter ran is within 1 % of the truth.
+/// Each counter is in its own group. Each count, divided by the share of the time in which its
+/// counter ran, is within 1 % of the truth.
 fn twelve_take_turns() {
     let plan = Plan::new(resolve_in(&twelve(), "{", "}")).expect("twelve groups");
     let mut counters = ThreadCounters::closed();
@@ -94,7 +96,8 @@ fn twelve_take_turns() {
     counters.close();
 }
 
-/// Pinned counters do not take turns. Those without hardware have no values.
+/// Pinned counters do not take turns. A pinned counter for which no hardware counter is left has no
+/// value.
 fn pinned_without_hardware_is_missing() {
     let names: Vec<String> = twelve().iter().map(|name| format!("{name}D")).collect();
     let plan = Plan::new(resolve_in(&names, "", "")).expect("twelve groups of one pinned counter");
@@ -131,7 +134,7 @@ fn caches_and_branches_are_not_there() {
     }
 }
 
-/// The cycle counter is a separate register.
+/// The cycle counter is a separate register, so six more counters fit beside it.
 fn a_machine_of_six_and_one() {
     let names = format!("{{cycles:u,{}}}", twelve()[..6].join(","));
     let report = check::check(&set::resolve(&names), &Machine::here());

@@ -19,8 +19,8 @@ global_asm!(
     "  subs x0, x0, #1",
     "  b.ne 1b",
     "2: ret",
-    // Each iteration has 256 instructions. The emulator translates no-operations into nothing, so
-    // this loop can execute billions of instructions in a second.
+    // The next loop has 256 instructions in each iteration. The emulator translates no-operations
+    // into nothing, so this loop can execute billions of instructions in a second.
     ".balign 64",
     ".global pmu_vm_run",
     "pmu_vm_run:",
@@ -39,33 +39,33 @@ unsafe extern "C" {
     fn pmu_vm_run(trips: u64);
 }
 
-/// Executes 2 · `trips` + 2 instructions, without the call.
+/// Executes 2 · `trips` + 2 instructions, not counting the call itself.
 #[inline(always)]
 pub fn spin(trips: u64) {
     // SAFETY: the function only changes a register and the flags, which any call may change.
     unsafe { pmu_vm_spin(trips) }
 }
 
-/// Executes 3 · `trips` + 2 instructions.
+/// Executes 3 · `trips` + 2 instructions, not counting the call itself.
 #[inline(always)]
 pub fn spin3(trips: u64) {
     // SAFETY: the function only changes a register and the flags, which any call may change.
     unsafe { pmu_vm_spin3(trips) }
 }
 
-/// Executes 256 · `trips` + 2 instructions.
+/// Executes 256 · `trips` + 2 instructions, not counting the call itself.
 #[inline(always)]
 pub fn run(trips: u64) {
     // SAFETY: the function only changes a register and the flags, which any call may change.
     unsafe { pmu_vm_run(trips) }
 }
 
-/// Random numbers from the host's seed (splitmix64). The log shows the seed, so that a run can be
-/// repeated.
+/// A generator of random numbers (splitmix64), with a seed that the host chooses. The guest prints
+/// the seed, so that the tests can be repeated with the same numbers.
 pub struct Random(u64);
 
 impl Random {
-    /// Creates a different sequence for each `test`.
+    /// Creates a generator whose sequence depends on the seed and on the name `test`.
     pub fn new(test: &str) -> Self {
         let mix = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         Self(test.bytes().fold(crate::machine::seed(), mix))

@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::report::tell;
 
-/// The initramfs contains the directories.
+/// Mounts the kernel's file systems. Missing mount points are created first.
 pub fn mount_all() {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -27,7 +27,7 @@ pub fn mount_all() {
     }
 }
 
-/// Resets the sysctls to their values after boot.
+/// Sets the two sysctls that tests change to the values with which every test begins.
 pub fn reset() -> std::io::Result<()> {
     fs::write(USER_ACCESS, "0")?;
     fs::write(PARANOID, "2")
@@ -60,8 +60,8 @@ pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(0, usize::from)
 }
 
-/// The driver's message is `hw perfevents: enabled with armv8_pmuv3_0 PMU driver, 7 counters
-/// available`, including the cycle counter.
+/// Returns the number of counters, including the cycle counter, from the driver's message `hw
+/// perfevents: enabled with armv8_pmuv3_0 PMU driver, 7 counters available`.
 fn counters() -> Option<u32> {
     // SAFETY: the first call gets no buffer; the second one writes at most as many bytes as the
     // buffer has (SYSLOG_ACTION_READ_ALL).
@@ -77,14 +77,14 @@ fn counters() -> Option<u32> {
     before.rsplit(' ').next()?.parse().ok()
 }
 
-/// The host's random number, from the kernel's command line.
+/// Returns the random seed that the host put on the kernel's command line, or 1 if there is none.
 pub fn seed() -> u64 {
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let word = line.split_whitespace().find_map(|word| word.strip_prefix("seed="));
     word.and_then(|word| word.parse().ok()).unwrap_or(1)
 }
 
-/// This ends the emulator.
+/// Switches the machine off, which ends the emulator.
 pub fn power_off() -> ! {
     // SAFETY: all arguments are numbers. This is process 1, and all other processes have ended or
     // may be ended.

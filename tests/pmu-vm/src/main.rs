@@ -1,4 +1,4 @@
-//! The only program of the emulated machine: its init, its tests and its benchmarks.
+//! The main program of the emulated machine: its init, its tests and its benchmarks.
 //!
 //! ```text
 //!  kernel ──► init (pid 1): mounts, describes the machine
@@ -7,8 +7,9 @@
 //!             serial line:  pmu-vm boot …   pmu-vm test …   pmu-vm end …  ──► cargo xtask pmu-vm
 //! ```
 //!
-//! Each test runs in its own child, so that a crash, a seccomp filter, a dropped privilege or a
-//! sysctl does not affect the next. [`report`] describes the lines.
+//! Each test runs in its own child process, so that a crash, a seccomp filter or a dropped
+//! privilege does not affect the next test. The init resets the sysctls before each test.
+//! [`report`] describes the lines.
 
 #[cfg(not(all(target_arch = "aarch64", target_os = "linux")))]
 compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
@@ -36,7 +37,7 @@ use std::process::ExitCode;
 
 use crate::report::Test;
 
-/// Each list of tests has the number of CPUs that the machine must have.
+/// The lists of tests, each with the number of CPUs of the machine that runs it.
 const TESTS: &[(usize, &[Test])] = &[
     (1, exact::TESTS),
     (1, user::TESTS),

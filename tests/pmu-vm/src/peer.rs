@@ -1,4 +1,4 @@
-//! Compares counts with those of PAPI of Debian, which counts the same loop (`c/papi.c`).
+//! Compares counts of this project with counts of Debian's PAPI for the same loop (`c/papi.c`).
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ use crate::set;
 
 tests![peer: papi_agrees];
 
-/// The counts include PAPI's own instructions.
+/// Returns, for each number in `trips`, PAPI's count for a loop with that number of iterations. The
+/// counts include PAPI's own instructions.
 fn papi(trips: &[u64]) -> Vec<u64> {
     let output = Command::new("/bin/papi")
         .args(trips.iter().map(u64::to_string))
@@ -21,7 +22,7 @@ fn papi(trips: &[u64]) -> Vec<u64> {
     counts
 }
 
-/// The cost of a reading itself is measured with zero trips.
+/// The cost of the readings themselves is measured with an empty loop, and subtracted.
 fn papi_agrees() {
     let mut random = Random::new("papi");
     let mut trips = vec![0, 0];

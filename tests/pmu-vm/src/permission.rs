@@ -13,12 +13,13 @@ use crate::{machine, set};
 
 tests![permission: user_mode_at_level_2, nothing_at_level_3, no_capability_no_kernel_part];
 
-/// This requires root.
+/// Sets the level of `perf_event_paranoid`, which requires root.
 fn paranoid(level: i32) {
     fs::write(machine::PARANOID, level.to_string()).expect("set perf_event_paranoid as root");
 }
 
-/// Nothing changes the user back: every test is a separate process.
+/// Makes this process run as an unprivileged user until it ends. This does not affect other tests,
+/// because every test is a separate process.
 fn become_nobody() {
     // SAFETY: the calls take numbers and a null list of length 0, and there is no other thread.
     unsafe {
@@ -43,8 +44,9 @@ fn refusal(name: &str) -> Option<OpenErrorKind> {
     }
 }
 
-/// Not inlined, so that calls measure the same copy of the code. Two copies differed by 47
-/// instructions.
+/// Returns how far the first counter counts during a loop of `trips` iterations. The function is
+/// not inlined, so that all calls measure the same copy of the code. Two inlined copies once
+/// differed by 47 instructions.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));
@@ -64,7 +66,7 @@ fn user_mode_at_level_2() {
     counters.close();
 }
 
-/// Debian's kernel has an additional level that forbids everything.
+/// Debian's kernel has an additional level, which forbids an unprivileged user every counter.
 fn nothing_at_level_3() {
     paranoid(3);
     become_nobody();

@@ -9,7 +9,7 @@ use crate::user::user_access;
 
 tests![public: a_closure, more_than_there_are];
 
-/// Dropping the counters frees the PMU for the next ones, which need all of it.
+/// Both counts grow by two for each trip, because the emulator executes one instruction per cycle.
 fn a_closure() {
     let mut random = Random::new("closure");
     for on in [false, true] {
@@ -28,7 +28,8 @@ fn a_closure() {
     }
 }
 
-/// With multiplexing, there are no exact values, but estimates within 1 %.
+/// Twelve counters take turns on six hardware counters, so their values are not exact, but
+/// estimates within 1 % of the truth.
 fn more_than_there_are() {
     user_access(false);
     let names: Vec<String> =

@@ -9,7 +9,8 @@
 //! pmu-vm ⇥ end ⇥ ran=12 ⇥ failed=1
 //! ```
 //!
-//! Any other line is only for people. `end` comes last, so that the host notices a guest that died.
+//! Any other line is only for people. `end` comes last, so that the host notices if the guest died
+//! before.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ pub struct Test {
     pub run: fn(),
 }
 
-/// Defines the list of tests of a module, named `module::function`.
+/// Defines the list `TESTS` of a module. A test has the name `module::function`.
 macro_rules! tests {
     ($module:ident: $($name:ident),* $(,)?) => {
         pub const TESTS: &[$crate::report::Test] = &[$($crate::report::Test {
@@ -41,11 +42,11 @@ pub fn tell(words: &[&str]) {
         line.push_str(&word.replace(['\t', '\n', '\r'], " "));
     }
     line.push('\n');
-    // The console is the only output.
+    // The console is the only output, so an error could not be reported.
     let _ = std::io::stdout().write_all(line.as_bytes());
 }
 
-/// The child calls this.
+/// Sends the rows of the benchmarks to the host. The init starts a child process for this.
 pub fn bench(rows: &[Row]) -> ExitCode {
     for row in rows {
         tell(&["bench", &row.name, &format!("{:.2}", row.instructions)]);
@@ -53,7 +54,8 @@ pub fn bench(rows: &[Row]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The child calls this.
+/// Runs the test with this name. The init starts a child process for each test, which calls this
+/// function.
 pub fn run_here(tests: &[(usize, &[Test])], name: &str) -> ExitCode {
     match tests.iter().flat_map(|(_, tests)| *tests).find(|test| test.name == name) {
         Some(test) => {

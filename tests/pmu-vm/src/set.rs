@@ -5,7 +5,7 @@ use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 use model::Counter;
 use names::Resolver;
 
-/// Resolves counter names as `-e` does.
+/// Resolves counter names as the option `-e` of `counterpoint` does.
 pub fn resolve(names: &str) -> Vec<Counter> {
     let machine = Machine::here();
     Resolver::new(&machine).resolve(names).unwrap_or_else(|e| panic!("resolve {names}: {e}"))
@@ -15,7 +15,7 @@ pub fn plan(names: &str) -> Plan {
     Plan::new(resolve(names)).unwrap_or_else(|e| panic!("plan {names}: {e}"))
 }
 
-/// Warms the counters up, so that every page that a reading touches is present.
+/// Opens counters and reads them a few times, so that later readings cause no page faults.
 pub fn open(plan: &Plan) -> ThreadCounters<'_> {
     let mut counters = ThreadCounters::closed();
     counters.open(plan).unwrap_or_else(|e| panic!("{e}"));
@@ -26,7 +26,7 @@ pub fn open(plan: &Plan) -> ThreadCounters<'_> {
     counters
 }
 
-/// The difference includes the readings' own cost.
+/// Returns the readings before and after `work`. Their difference includes the readings' own cost.
 #[inline(always)]
 pub fn measure(counters: &mut ThreadCounters<'_>, work: impl FnOnce()) -> [Readings; 2] {
     let mut readings = [const { Readings::new() }; 2];

@@ -1,5 +1,6 @@
-//! Measures how many instructions a pair of readings at a call's begin and end takes on this
-//! machine. There is nearly no noise, so an increase of a few instructions is visible.
+//! Measures how many instructions a pair of readings, as at the begin and the end of a call, takes
+//! on the emulated machine. There is nearly no noise, so an increase of a few instructions is
+//! visible.
 //!
 //! Each row is `name.n value`. The value is the number of instructions for a pair of readings of n
 //! counters and for computing the differences, in user mode and in the kernel together:
@@ -7,16 +8,16 @@
 //! | row | what is measured |
 //! |---|---|
 //! | `user.n` | our readings, in user mode |
-//! | `c-group.n` | `c/reader.c`, which reads the same words: values and times |
+//! | `c-group.n` | `c/reader.c`, which reads values and times, as our readings do |
 //! | `c-values.n` | `c/reader.c`, which reads values only, each counter separately |
-//! | `read.n` | our readings, by group reads |
-//! | `bare.n` | two bare group reads |
+//! | `read.n` | our readings, by the kernel (a group read each) |
+//! | `bare.n` | two group reads by the system call `read` alone |
 
 use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 
 use crate::{kernel, set, user};
 
-/// One of the six event counters is left for the measurement itself.
+/// The counters to read. At least one of the six event counters is left for the measurement itself.
 const SETS: [&str; 4] = [
     "instructions:u",
     "{instructions:u,cycles:u}",
@@ -38,7 +39,8 @@ pub struct Row {
     pub instructions: f64,
 }
 
-/// The smallest of some batches, because a timer interrupt can only add instructions.
+/// Returns the number of instructions that one `pair` takes, from the cheapest of several batches,
+/// because a timer interrupt can only add instructions.
 fn cost(outer: &mut ThreadCounters<'_>, mut pair: impl FnMut() -> u64) -> f64 {
     let mut batch = |pair: &mut dyn FnMut() -> u64| {
         (0..BATCHES)

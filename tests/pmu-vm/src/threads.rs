@@ -21,8 +21,8 @@ fn read(counters: &mut ThreadCounters<'_>) -> Readings {
     readings
 }
 
-/// `test` gets the worker's id, and a function that lets the worker run a number of loop trips and
-/// waits for them.
+/// Starts a worker thread, and calls `test` with two arguments: the worker's id, and a function
+/// that lets the worker run a number of loop trips and waits for them.
 fn with_worker(test: impl FnOnce(i32, &dyn Fn(u64))) {
     let (order, orders) = mpsc::channel::<u64>();
     let (done, reports) = mpsc::channel::<i32>();
@@ -46,7 +46,7 @@ fn plan() -> Plan {
     set::plan("instructions:u")
 }
 
-/// The worker needs up to a few hundred instructions for the channel, but its loop does not vary.
+/// The worker's instructions for the channel vary in number, but those for its loop do not.
 fn another_threads_work_is_its_own() {
     let plan = plan();
     with_worker(|worker, work| {

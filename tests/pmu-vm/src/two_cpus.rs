@@ -1,6 +1,6 @@
-//! Tests that need two CPUs. The emulator has one clock for both, so a count also contains what the
-//! other CPU executed meanwhile. Counts are therefore not too small, and the smallest of many short
-//! attempts is correct.
+//! Tests that need two CPUs. The emulator computes the counts from one clock for both CPUs, so a
+//! count can also contain instructions of the other CPU. A count can therefore be too large, but
+//! not too small. The smallest count of many short attempts is correct.
 
 use counters::ThreadCounters;
 
@@ -23,7 +23,7 @@ fn go_to(cpu: usize) {
     assert_eq!(unsafe { libc::sched_getcpu() }, cpu as i32);
 }
 
-/// A part of the work is on each CPU.
+/// Returns the count of two loops, of which the first runs on CPU 0 and the second on CPU 1.
 #[inline(never)]
 fn travel(counters: &mut ThreadCounters<'_>, trips: [u64; 2]) -> u64 {
     let [begin, end] = set::measure(counters, || {
@@ -44,7 +44,8 @@ fn migration_loses_nothing() {
     counters.close();
 }
 
-/// After a move, the counter is a register of the other CPU, and its number may have changed.
+/// After the thread has moved, its counter is a register of the other CPU, and the number of that
+/// register may be different.
 fn user_reads_follow_the_thread() {
     user_access(true);
     go_to(0);

@@ -1,5 +1,6 @@
-//! Tests readings without the kernel. They return the same counts as the kernel and make no system
-//! call. If the kernel does not allow them, it is asked instead.
+//! Tests readings without the kernel. Such readings return the same counts as readings by the
+//! kernel, and make no system call. If the kernel does not allow readings in user mode, each
+//! reading is a system call.
 
 use std::fs;
 
@@ -23,14 +24,14 @@ tests![
     closing_frees_the_counters,
 ];
 
-/// Debian's kernel disables user-space reads by default.
+/// Allows or forbids user-space reads. Debian's kernel forbids them by default.
 pub fn user_access(on: bool) {
     fs::write(machine::USER_ACCESS, if on { "1" } else { "0" })
         .expect("set perf_user_access as root");
 }
 
-/// Returns `n` different names of counters that count instructions. They do not use the cycle
-/// counter.
+/// Returns `n` different names of counters that count instructions. These counters do not use the
+/// PMU's cycle counter.
 fn many(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("armv8_pmuv3/event=0x8,rdpmc=1,name=i{i}/u")).collect()
 }
@@ -47,12 +48,12 @@ fn leader(counters: &ThreadCounters<'_>) -> i32 {
     counters.descriptors().next().expect("a counter is open")
 }
 
-/// A reading is repeated if the kernel writes the page meanwhile, at an overflow or a context
-/// switch. This takes fewer instructions.
+/// A reading in user mode is repeated if the kernel writes the counter's shared page meanwhile, at
+/// an overflow or a context switch. The repetition takes fewer instructions than this constant.
 const REPEATED: u64 = 150;
 
-/// At least one of three readings returns exactly `expected`. A repeated reading returns more, and
-/// three in a row are hardly ever repeated.
+/// Checks that at least one of three readings returns exactly `expected`. A repeated reading
+/// returns a larger count, and three readings in a row are hardly ever repeated.
 fn exactly(expected: u64, mut measure: impl FnMut() -> u64) {
     let counted = [(); 3].map(|()| {
         let counted = measure();
@@ -70,8 +71,8 @@ fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     end.since(&begin, counter).expect("the counter was read")
 }
 
-/// Counts are exact directly after opening, when the hardware counter starts half of its range
-/// below zero.
+/// Counts are exact directly after opening, although the kernel starts the hardware counter at half
+/// of its range and not at zero.
 fn known_loops() {
     user_access(true);
     let names = "{instructions:u,cycles:u,r8:u,r11:u}";
@@ -98,8 +99,8 @@ fn known_loops() {
     counters.close();
 }
 
-/// Reads without the kernel and by the kernel around a loop of n trips, in both orders. The
-/// difference is 2 n plus the same constant.
+/// Reads the counters in user mode before a loop of n trips and by the kernel after it, and the
+/// reverse. For each order, the two counts differ by 2 n plus a constant.
 fn equal_to_read() {
     user_access(true);
     let plan = set::plan("{instructions:u,r8:u}");
@@ -138,7 +139,8 @@ fn equal_to_read() {
     counters.close();
 }
 
-/// Our times are between those of a kernel's reading before and one after.
+/// The times of a reading in user mode are between those of readings by the kernel directly before
+/// and after it.
 fn times_are_the_kernels() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -152,7 +154,8 @@ fn times_are_the_kernels() {
         let after = kernel::group(fd, 1);
         let enabled = ours.enabled(0).expect("the counter was read");
         let running = ours.running(0).expect("the counter was read");
-        // The kernel also rounds down, but from another starting point.
+        // The kernel also rounds down, but from another starting point, so the times may differ by
+        // one nanosecond.
         let around = before.enabled.saturating_sub(1)..=after.enabled + 1;
         assert!(around.contains(&enabled), "enabled {enabled} is not in {around:?}");
         assert_eq!(enabled, running);
@@ -161,8 +164,8 @@ fn times_are_the_kernels() {
 }
 
 /// The kernel's own tracepoint counts this thread's system calls. During our readings, it counts
-/// only one call: the second reading of the tracepoint itself. During readings by `read`, it also
-/// counts these, which shows that the tracepoint works.
+/// only one call: the second reading of the tracepoint itself. During readings by the kernel, it
+/// also counts one call for each reading, which shows that the tracepoint works.
 fn no_system_call() {
     user_access(true);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -194,7 +197,7 @@ fn no_system_call_under_seccomp() {
     let trips = Random::new("seccomp").below(100_000);
     kernel::forbid_reading();
     assert_eq!(spin(&mut counters, trips, 0), 2 * trips + constant);
-    // Closing needs an ioctl.
+    // The counters are not closed, because closing needs an ioctl, which is forbidden now.
 }
 
 /// The kernel starts a counter of 32 bits at half of its range, and resets it in the interrupt of
@@ -213,7 +216,7 @@ fn across_the_overflow() {
         assert!(apart < 1_000, "our count is {apart:#x} below the kernel's {kernels:#x}");
         (kernels, apart)
     };
-    // The first reading touches new pages of the stack.
+    // The first reading touches new pages of the stack, so its result is not used.
     both(&mut counters);
     let (mut total, constant) = both(&mut counters);
     let run = |counters: &mut ThreadCounters<'_>, trips| {
@@ -221,7 +224,8 @@ fn across_the_overflow() {
         end.since(&begin, 0).expect("the counter was read")
     };
     let empty = run(&mut counters, 0);
-    // The counter overflows three times, each after half of the range, and passes 2³².
+    // The hardware counter overflows three times, each time after half of its range, and the total
+    // count passes 2³².
     while total < 0x1_9000_0000 {
         let trips = 100_000 + random.below(300_000);
         exactly(256 * trips + empty, || run(&mut counters, trips));
@@ -236,8 +240,8 @@ fn across_the_overflow() {
     counters.close();
 }
 
-/// If user-space reads are disabled, each reading asks the kernel. (The counters' pages still allow
-/// such reads, but contain no counter's number.)
+/// If user-space reads are disabled, each reading asks the kernel. (The kernel's page for each
+/// counter still allows user-space reads, but contains no register number.)
 fn off_means_read() {
     user_access(false);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -325,7 +329,8 @@ fn closing_frees_the_counters() {
         assert_eq!(whole(&mut counters), Coverage::Whole);
         counters.close();
     }
-    // Pages that stay mapped leave no hardware, so the test can detect the problem.
+    // This shows that the test would notice missing hardware: six counters whose pages stay mapped
+    // leave none for six more.
     let pages = kernel::open_and_map(&six);
     pages.iter().for_each(|page| page.close());
     let mut counters = ThreadCounters::closed();

@@ -1,4 +1,4 @@
-// Loops that call functions of other libraries, in each way in which compilers do that. Used by
+// Loops that call functions: of other libraries, through pointers, and in the same file. Used by
 // crates/code/tests/words.rs.
 #define LOOP _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
 float expf(float), logf(float);
@@ -6,7 +6,8 @@ float expf(float), logf(float);
 void known(float *y, long n) {
   LOOP for (long i = 0; i < n; i++) y[i] = expf(y[i]) + logf(y[i]) + expf(y[i] + 1);
 }
-// The assembly uses so many registers that none is left to keep an address between iterations.
+// The assembly uses so many registers that none is left to keep the address of `expf` between
+// iterations.
 void crowded(float *y, long n) {
   LOOP for (long i = 0; i < n; i++) {
     y[i] = expf(y[i]);

@@ -1,5 +1,6 @@
-// exceptions N: loops that exceptions leave, also on several threads. If an exception leaves a hit,
-// the hit counts as begun but not as ended.
+// exceptions N: loops in which functions throw exceptions, a loop that longjmp leaves, and loops on
+// several threads. If an exception leaves a hit (one execution of a loop), the hit counts as begun
+// but not as ended.
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -59,7 +60,7 @@ KERNEL int jumped(int n) {
   return sum;
 }
 
-// Classes for a virtual call inside a loop, and for a loop inside a template.
+// Classes for the virtual call in the loop of `areas`.
 struct Shape {
   virtual ~Shape() = default;
   virtual double area() const = 0;

@@ -1,6 +1,7 @@
 // The code that `counterpoint loops instrument` adds to a module, written by hand in C: a
 // descriptor, its constructor and destructor, and the inline code at the beginning and the end of a
-// hit. Programs include this file to get loops whose numbers of hits are known.
+// hit (one execution of a loop or function). Programs include this file to get loops whose numbers
+// of hits are known.
 //
 // A program can define these before it includes this file: MODE (0 to 3), IDS, MODULE_ID (a string
 // of sixteen bytes).
@@ -96,8 +97,8 @@ static inline void square(entry_t *e, uint64_t took) {
   e->squares_high = (uint64_t)(sum >> 64);
 }
 
-// The state of a hit from its beginning to its end: the ticks (0 if the hit is not timed), and the
-// value that `begin` returned.
+// The state of a hit from its beginning to its end: the ticks at its beginning (0 if the hit is not
+// timed), and the value that the module's `begin` returned.
 typedef struct {
   uint64_t ticks, counters;
 } hit_t;

@@ -1,7 +1,7 @@
-// Loops that count how often their bodies run. Compiled with -DPLANT, the program prints for each
-// function how often its outermost loop was entered, and how often the loop's body ran. Without
-// -DPLANT, the loops do not count themselves; the counts of an instrumented build are compared with
-// the printed ones.
+// Loops that can count how often their bodies run. Compiled with -DPLANT, the program prints for
+// each function how often its outermost loop was entered, and how often the loop's body ran.
+// Without -DPLANT, the loops do not count themselves; the counts of an instrumented build are
+// compared with the printed ones.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -52,8 +52,9 @@ F long first_block_sum(const long *p, long most) {
   }
   return sum;
 }
-// The loop's first block only decides. (A second condition, as in `i < n && p[i] != 7`, would be in
-// a separate block, which cannot be distinguished from a `break` in the body.)
+// The loop's first block only decides whether the loop ends. (A second condition, as in `i < n &&
+// p[i] != 7`, would be in a separate block, which cannot be distinguished from a `break` in the
+// body.)
 F long first_block_decides(const long *p, long n) {
   long i = n % 5;
   HIT(2);

@@ -6,8 +6,8 @@
 
 static volatile uint64_t sink;
 
-// Takes long compared with the loops' own work. All waits together take about 0.14 s, which is long
-// compared with the milliseconds for which another program may take the processor during a hit of
+// Takes long compared with the loops' own work. In the tests, all waits together take about 0.14 s:
+// far more than the milliseconds for which other programs may take the processor during a hit of
 // another loop. A compiler cannot shorten the chain of dependent steps.
 __attribute__((noinline)) static void wait(void) {
   uint64_t x = sink;

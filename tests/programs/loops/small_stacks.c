@@ -6,8 +6,8 @@
 //   small_stacks context BYTES  sum(10) on a stack of so many bytes for makecontext
 //   small_stacks signal BYTES   sum(20) in a signal handler, on a stack of so many bytes
 //
-// Prints the sums, and how many bytes below such a stack were overwritten. These stacks have no
-// guard page.
+// Prints the total of the sums. `context` and `signal` also print how many bytes below the stack
+// were overwritten. The stacks of `context` and `signal` have no guard page.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-"""Kernels of TVM, as text and as modules that TVM's own LLVM compiles.
+"""Writes TVM's kernels as LLVM IR, and compares modules that TVM's own LLVM makes from it.
 
 tvm_kernels.py text OUT.ll            writes the text of a model's kernels
 tvm_kernels.py compare A.ll B.ll      loads both, calls every kernel of both with the same tensors,
@@ -33,7 +33,7 @@ def text():
 
 
 def kernels(source):
-    """Returns the names of kernels, each with the shapes of its arguments, as the text's own messages have them."""
+    """Yields each kernel's name and argument shapes, from messages that the LLVM IR contains."""
     for message in re.findall(r'c"(\w+)\(((?:[\w.]+: Tensor[^"]*))\)\\00"', source):
         shapes = re.findall(r"Tensor\(\[([^\]]*)\], float32\)", message[1])
         if len(shapes) == message[1].count("Tensor("):

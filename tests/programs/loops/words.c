@@ -24,8 +24,8 @@ WIDE float sums(const float *x, long n) {
 WIDE void gather(float *restrict y, const float *restrict x, const int *restrict at, long n) {
   VECTORS(16, 1) for (long i = 0; i < n; i++) y[i] = x[at[i]] * 3.0f;
 }
-// Computes eight sums that fit into one register, and one more sum. In each iteration, both wait
-// for an addition.
+// `eight` computes eight sums that fit into one register, and `one` computes one sum. In both
+// functions, each iteration waits for the addition of the previous iteration.
 __attribute__((target("avx"))) void eight(float *restrict sums, const float *x, long n) {
   typedef float eight_floats __attribute__((vector_size(32), aligned(4)));
   eight_floats sum = {0};

@@ -1,6 +1,6 @@
-// Measures how much the layer adds to the time of calls. If its argument is a plugin, the program
-// acts as the plugin's host, and records itself. Prints lines NAME VALUE UNIT; each value is the
-// best of several batches.
+// Measures how long OpenCL calls take, so that the times with and without Counterpoint's layer can
+// be compared. If its argument is a plugin, the program acts as the plugin's host, and records
+// itself. Prints lines NAME VALUE UNIT; each value is the smallest of several batches.
 //
 //   enqueue  a kernel that must wait for a user event: the call alone, while nothing else runs
 //   through  the same until all of them have ended

@@ -1,11 +1,11 @@
-// Calls every function that moves memory, except for those that vector.c calls, once and in one
-// queue. Writes the resulting data to the file that its first argument names. A line "lacks NAME"
-// says that the device does not have a function.
+// Calls functions of OpenCL that vector.c does not call: most of them move memory, and two start
+// kernels. All commands are in one queue. Writes the resulting data to the file that its first
+// argument names. A line "lacks NAME" says that the device does not support the function NAME.
 //
 // Expected, in bytes: a region of 8×4×2 bytes is written, one of 4×4×2 is copied, and one of 4×2×2
 // is read; two buffers of 256 bytes are migrated. Images have 16×16 elements of 4 bytes: all
 // elements are written, mapped and read, 8×8 are copied, 4×4 are filled, 8×4 are copied to and from
-// a buffer. Of 256 bytes of shared memory, all are filled and mapped, and 128 are copied.
+// a buffer. Of shared virtual memory, 256 bytes are filled and mapped, and 128 are copied.
 #include "common.h"
 
 static FILE *out;

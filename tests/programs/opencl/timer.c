@@ -1,7 +1,7 @@
 // An OpenCL layer between Counterpoint's layer and the implementation. It adds the function
 // clGetDeviceAndHostTimer, which PoCL lacks. PoCL's events have times of CLOCK_MONOTONIC_RAW, so
-// this layer returns that clock. SHIFT is added to the device's time, so that a test can see
-// whether the function was used. This file was written from the loader's headers alone.
+// the function returns the time of that clock. SHIFT is added to the device's time, so that a test
+// can see whether the function was used. This file was written from the loader's headers alone.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <CL/cl_icd.h>

@@ -1,10 +1,10 @@
-// Adds two vectors, and uses every kind of command at least once. Writes the sum to the file that
-// its first argument names. If the second argument is "times", the program asks for the times of
-// commands, and writes how many nanoseconds each command took by its event, in the order of the
-// calls.
+// Adds two vectors, and uses the most common kinds of commands. Writes the sum to the file that its
+// first argument names. If the second argument is "times", the program asks for the times of
+// commands, and writes how many nanoseconds each command took according to its event, in the order
+// of the calls.
 //
-// Counted by hand: 2 writes, 3 additions, 1 growth in two dimensions, 1 copy, 1 fill, 1 map, 1
-// unmap, 1 read.
+// The commands, counted by hand: 2 writes, 3 kernels that add, 1 kernel `grow` in two dimensions, 1
+// copy, 1 fill, 1 map, 1 unmap, 1 read.
 #include "common.h"
 
 enum { N = 4096 };

@@ -1,5 +1,5 @@
-// Writes everything by which a program could notice a layer to the file that its first argument
-// names: properties of queues, reference counts, whether commands have times, and errors.
+// Writes values by which a program could notice a layer to the file that its first argument names:
+// properties of queues, reference counts, whether commands have times, and errors.
 #include "common.h"
 
 #include <unistd.h>
@@ -90,8 +90,8 @@ int main(int argc, char **argv) {
     cl_kernel kernel = make_kernel("grow");
     size_t global = 16, zero = 0;
     cl_event event = (cl_event)(size_t)0x1234;
-    // The next calls fail. The program writes the error, and the value that a call leaves in its
-    // variable.
+    // The next calls fail. For each of them, the program writes the error code, and the value of
+    // the variable that would get the result.
     code = clEnqueueNDRangeKernel(plain, kernel, 1, NULL, &global, NULL, 0, NULL, &event);
     fprintf(out, "kernel without arguments: %d, %p\n", code, (void *)event);
     OK(clSetKernelArg(kernel, 0, sizeof buffer, &buffer));
@@ -125,7 +125,7 @@ int main(int argc, char **argv) {
     times("timed", timed, kernel);
     times("overtaking", overtaking, kernel);
     times("both", both, kernel);
-    // A command that cannot end before `gate` is set.
+    // The next command cannot begin before the user event `gate` is set.
     cl_event gate = clCreateUserEvent(context, &code);
     OK(code);
     OK(clEnqueueNDRangeKernel(plain, kernel, 1, NULL, &global, NULL, 1, &gate, &event));

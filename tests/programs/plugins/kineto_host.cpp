@@ -1,14 +1,15 @@
-// A host of Kineto's plugin interface that shares nothing with Counterpoint, not even the header.
-// Its structs and its behaviour are written from the published description (pull request 1148 of
-// pytorch/kineto, whose source is not available when tests run). The host loads all plugins of the
-// directory in KINETO_PLUGIN_LIB_DIR_PATH, records once with those that support the requested
-// types, and writes a trace as Kineto's writer does.
+// A host program for Kineto's plugins that shares no code with Counterpoint, not even the header of
+// the plugin interface. Its structs and its behaviour are written from the published description
+// (pull request 1148 of pytorch/kineto, whose source is not available when tests run). The host
+// loads all plugins in the directory that KINETO_PLUGIN_LIB_DIR_PATH names. It records once with
+// each plugin that supports an event type known to the host, and writes a trace as Kineto's writer
+// does.
 //
 //     kineto_host TRACE.json MILLISECONDS
 //
-// It differs from the published host in three places, in which the published host has a defect: it
-// compares a file's extension with ".so" (the published host loads nothing), it escapes quotes in
-// names (as PyTorch 2.15 does), and it rejects events that are smaller than 48 bytes.
+// It corrects three defects of the published host: it compares a file's extension with ".so" (the
+// published host's check accepts no file, so that it loads nothing), it escapes quotes in names (as
+// PyTorch 2.15 does), and it rejects events that are smaller than 48 bytes.
 #include <dlfcn.h>
 #include <dirent.h>
 #include <unistd.h>
@@ -139,8 +140,8 @@ std::string micros(int64_t ns) {
   return text;
 }
 
-// Kineto counts time from the last multiple of this period, which is three months of the Gregorian
-// calendar.
+// Kineto counts time from the last multiple of this period, which is a quarter of the mean
+// Gregorian year.
 constexpr int64_t kPeriod = 7889238LL * 1000000000LL;
 
 void write(const char* file) {
@@ -235,14 +236,15 @@ int main(int argc, char** argv) {
     uint32_t types[kCount] = {};
     Query query = {48, nullptr, name, 31, types, kCount};
     if (interface.query(&query) != 0) strcpy(name, "N/A");
-    // All types that Kineto requests by default, and counters.
+    // The host requests those of the plugin's event types that it knows.
     std::vector<uint32_t> enabled;
     for (uint32_t type : types)
       if (type && type < kCount) enabled.push_back(type);
     if (enabled.empty()) continue;
     Create create = {32, nullptr, enabled.data(), enabled.size()};
     if (int code = interface.create(&create)) {
-      // The published host calls this plugin again only to push ids, with a null handle.
+      // If profilerCreate fails, the published host still calls the plugin to push ids, with a null
+      // handle. This host does not.
       fprintf(stderr, "%s: profilerCreate returned %d\n", name, code);
       continue;
     }

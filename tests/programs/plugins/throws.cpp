@@ -1,6 +1,6 @@
-// A plugin whose functions do not return normally. `throws_at` or the environment variable
-// THROWS_AT=FUNCTION:WHAT selects the function, and what it does. With -DIN_CONSTRUCTOR, the plugin
-// throws while it is loaded.
+// A plugin with a function that, instead of returning, throws an exception, ends its thread or
+// exits the process. `throws_at` or the environment variable THROWS_AT=FUNCTION:WHAT selects this
+// function, and what it does. With -DIN_CONSTRUCTOR, the plugin throws while it is loaded.
 #include <pthread.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ struct Other {
 struct Mixed : Other, std::runtime_error {
   Mixed() : std::runtime_error("of two bases") {}
 };
-// An exception whose destructor throws again after it was caught.
+// An exception that, after it was caught, throws another exception from its destructor.
 struct Nasty {
   bool armed;
   explicit Nasty(bool yes) : armed(yes) {}
@@ -114,8 +114,8 @@ KINETO_PLUGIN_EXPORT void throws_at(const char* place, const char* by) {
   strncpy(how, by, sizeof how - 1);
 }
 
-// The destructors that have run since the last call, or -1 if C++ still counts an exception as
-// uncaught.
+// Returns how many `Guard`s were destroyed since the last call of this function, or -1 if C++ still
+// counts an exception as uncaught.
 KINETO_PLUGIN_EXPORT int throws_cleaned() {
   int n = std::uncaught_exceptions() ? -1 : cleaned;
   cleaned = 0;

@@ -73,7 +73,7 @@ def test_a_module_of_the_name_that_is_not_tvms(tmp_path):
     code = "import sys, tvm.runtime.vm as v; print(v.here, v.__loader__.name)"
     out, error = python("-c", code, path=f"{HOOK}:{tmp_path}")
     assert (out, error) == ("1 tvm.runtime.vm\n", "")
-    # An error of the package itself reaches the user unchanged.
+    # An error that the user's package raises reaches the user unchanged.
     (package / "vm.py").write_text("raise OSError('its own')\n")
     _, error = python("-c", code, path=f"{HOOK}:{tmp_path}", good=1)
     assert error.endswith("OSError: its own\n") and "During handling" not in error
@@ -106,7 +106,8 @@ def test_a_program_may_look_for_a_module_before_it_imports_it(tmp_path):
 
 
 def test_ldconfig_of_ctypes_is_not_a_loss(tmp_path):
-    """Python starts ldconfig with an almost empty environment, even for each `import torch`."""
+    """To find a library, Python's ctypes starts ldconfig with an almost empty environment; each
+    `import torch` causes this."""
     if not os.access("/sbin/ldconfig", os.X_OK):
         pytest.skip("there is no /sbin/ldconfig")
     program, profile = str(places.DIST / "bin/counterpoint"), tmp_path / "x.cpt"

@@ -136,7 +136,7 @@ def test_types(tmp_path):
     mypy = (sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "cache")
     out = run(*mypy, "--config-file", SOURCES / "pyproject.toml", PWD=str(SOURCES))
     assert "Success: no issues found" in out
-    # The user's program has one error.
+    # The user's program has one type error.
     (tmp_path / "user.py").write_text(USER)
     out = run(
         *mypy, "--strict", tmp_path / "user.py",
@@ -178,8 +178,9 @@ def test_root_makes_no_profile_where_another_user_can_replace_it(tmp_path):
     # Outside of a container, 65534 is a user like any other.
     os.chown(theirs, 65534, 65534)
     assert f"{theirs} belongs to user 65534" in made(theirs)
-    # In a container, users that have no id there have the id 65534. Such an owner may be the user
-    # who started the container, so the folder is accepted, unless other users can write to it.
+    # In a container, the id 65534 stands for every user outside who has no id in the container. The
+    # owner 65534 may then be the user who started the container, so the folder is accepted, unless
+    # other users can replace files in it.
     container = ("unshare", "--user", "--map-root-user")
     if subprocess.run([*container, "true"], capture_output=True).returncode != 0:
         pytest.skip("no user namespaces")

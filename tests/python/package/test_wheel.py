@@ -62,7 +62,8 @@ def test_the_tag_is_what_the_files_need(backend, tmp_path, monkeypatch):
     tags = (tmp_path / "x" / info / "WHEEL").read_text()
     for platform in name.removesuffix(".whl").split("-")[-1].split("."):
         assert f"Tag: py3-none-{platform}\n" in tags
-    # For a program in PATH, `man` looks for the manual pages in this folder.
+    # `man` looks for a program's manual pages in `share/man` beside the folder of PATH that
+    # contains the program.
     pages = f"{backend.NAME}.data/data/share/man/man1"
     assert f"{pages}/counterpoint.1" in inside and f"{pages}/counterpoint-run.1" in inside
     first = (tmp_path / name).read_bytes()
@@ -71,7 +72,7 @@ def test_the_tag_is_what_the_files_need(backend, tmp_path, monkeypatch):
 
 
 def test_the_project_file_says_the_same(backend):
-    """pip reads pyproject.toml before it calls our build backend."""
+    """pip reads pyproject.toml before it calls our build backend, so both must state the same metadata."""
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((SOURCES / "pyproject.toml").read_text())["project"]
     metadata = backend.metadata(backend.HERE_ONLY)["METADATA"]

@@ -1,4 +1,5 @@
-"""Tests the formats of TVM's former profiler by its documented rules. All expected numbers were computed by hand."""
+"""Tests the formats of reports against the documented rules of TVM's former profiler. All expected numbers were
+computed by hand."""
 
 import json
 
@@ -20,7 +21,7 @@ def call(name, us, percent, shapes, device="cpu0", **more):
 
 
 def sample():
-    """The wall time is 200 us, so that 100 us are 50 %."""
+    """Returns a report with a wall time of 200 us, so that 100 us are 50 %."""
     a = "float32[8, 4], float32[4]"
     return Report(
         calls=[
@@ -45,10 +46,11 @@ def stripped(table):
     return "\n".join(line.rstrip() for line in table.splitlines())
 
 
-# The two adds have the same op, shapes and device: 10 + 30.5 = 40.5 us, 5 + 15.25 = 20.25 %, two
-# calls, 1 + 3 = 4 faults, mean imbalance (1 + 2) / 2 = 1.5. Sum: 100 + 40.5 = 140.5 us, 70.25 %,
-# three calls, 2004 faults, no imbalance. Widths: Name 10 (the separator), Duration 13, Percent 7,
-# Device 6, Count 5, Argument Shapes 25, Imbalance 9, page-faults 11; two spaces after each.
+# The two calls of `add` have the same shapes and device, so they are one row: 10 + 30.5 = 40.5 us,
+# 5 + 15.25 = 20.25 %, two calls, 1 + 3 = 4 faults, mean imbalance (1 + 2) / 2 = 1.5. Sum: 100 +
+# 40.5 = 140.5 us, 70.25 %, three calls, 2004 faults, no imbalance. Widths: Name 10 (the line of
+# dashes), Duration 13, Percent 7, Device 6, Count 5, Argument Shapes 25, Imbalance 9, page-faults
+# 11; two spaces after each.
 AGGREGATED = """\
 Name        Duration (us)  Percent  Device  Count            Argument Shapes  Imbalance  page-faults
 matmul             100.00    50.00    cpu0      1              float32[8, 8]                    2000
@@ -72,8 +74,8 @@ def test_table():
     assert str(sample()) == table
 
 
-# Rows of the same op are not added up. The column of names is narrower, because the longest name
-# has six letters.
+# Without `aggregate`, rows of the same op are not added up. The column of names is narrower,
+# because the longest name has six letters.
 PLAIN = """\
 Name    Duration (us)  Percent  Device  Count            Argument Shapes  Imbalance  page-faults
 add             10.00     5.00    cpu0      1  float32[8, 4], float32[4]          1            1

@@ -23,7 +23,8 @@ EVIL = "a<script>alert(1)</script>\x1b[31m"
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """`outer` of 100 us contains two `matmul`. A counter has two samples."""
+    """Returns the path of a profile. An `outer` of 100 us contains two calls of `matmul`, another thread
+    has an op with an odd name, and a counter has two samples."""
     folder = tmp_path_factory.mktemp("load")
     slices = [("outer", 1, 0, 100), ("matmul", 1, 10, 30), ("matmul", 1, 50, 20), (EVIL, 2, 0, 7)]
     events = [
@@ -48,7 +49,7 @@ def test_the_example_of_the_page(path, tmp_path, monkeypatch, capsys):
     for code in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M):
         exec(code, {})  # noqa: S102
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    # The durations are 20 and 30 us.
+    # The two calls of `matmul` take 20 and 30 us.
     assert any(row[1:4] == ["matmul", "2", "50000.0"] for row in rows), rows
     assert any(row[:3] == ["matmul", "2.0", "25000.0"] and row[-1] == "30000.0" for row in rows), rows
 

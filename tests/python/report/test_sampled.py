@@ -31,7 +31,8 @@ def test_rows_are_timed_calls_with_weights():
         "losses": [],
     }
     report = _ops.report(document, lambda process, name: True, {}, fold=True)
-    # The time of a run outside of its ops is unknown.
+    # There is no row for the time of the run outside of its ops, because this time is unknown
+    # (`own_ns`).
     assert [row["Name"].string for row in report.calls] == ["matmul", "matmul"]
     assert [row["Weight"] for row in report.calls] == [Count(1), Count(8)]
     assert [row["Duration (us)"] for row in report.calls] == [Duration(2.0), Duration(3.0)]

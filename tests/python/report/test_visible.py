@@ -1,4 +1,5 @@
-"""Tests names in texts that Python shows. Characters that a terminal would execute, hide or reorder are replaced."""
+"""Tests how the Python package shows names with odd characters. Characters that a terminal would execute, hide or
+reorder are replaced."""
 
 import json
 import warnings
@@ -51,8 +52,8 @@ def check(text, times):
 
 
 def test_the_table_and_a_loss(report):
-    # The name is in a column, a setting's name and a note, and twice in a loss. In cells and
-    # values, it is escaped.
+    # `EVIL` names a column and a setting, is a note, and occurs twice in a loss: there, characters
+    # are replaced. In cells and the setting's value, characters are escaped instead.
     check(str(report), 5)
     assert str(report).count(ESCAPED) == 3
     check(str(report.losses[0]), 2)

@@ -1,7 +1,7 @@
 """Runs PyTorch for the tests in separate processes, as for a user who installed the package.
 
-The tests may run in any Python. They start the Python of COUNTERPOINT_VENV_TORCH, whose path begins
-with the files that `pip install` would install.
+The tests may run in any Python. They start the Python of the virtual environment in COUNTERPOINT_VENV_TORCH or
+COUNTERPOINT_VENV_TORCH_212. PYTHONPATH contains the files that `pip install` would install.
 """
 
 import compileall
@@ -51,7 +51,7 @@ class Torch:
         self.compiler = compiler
 
     def environment(self, **variables):
-        """Returns the variables of a user's shell, and `variables`. None removes a variable."""
+        """Returns the environment of a user's shell, changed by `variables`. None removes a variable."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -70,7 +70,7 @@ class Torch:
         return {name: str(value) for name, value in kept.items() if value is not None}
 
     def run(self, script, *arguments, timeout=300, quick=True, **variables):
-        """Runs a script of `scripts/`, or Python text after `QUICK`."""
+        """Runs a script of `scripts/`. A `script` with a line feed is Python text, which runs after `QUICK`."""
         path = SCRIPTS / script
         words = [str(path)] if "\n" not in script else ["-c", QUICK * quick + script]
         done = subprocess.run(
@@ -85,7 +85,7 @@ class Torch:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """The unpacked wheel is what `pip install` installs."""
+    """Returns a folder with the unpacked wheel, which is what `pip install` installs."""
     if not (places.DIST / "bin/counterpoint").is_file():
         pytest.skip(f"no {places.DIST}/bin/counterpoint")
     folder = tmp_path_factory.mktemp("wheel")
@@ -108,7 +108,8 @@ def site(tmp_path_factory):
 
 
 def kept(tmp_path_factory, name):
-    """If COUNTERPOINT_TORCH_SHIMS is set, later runs and the tests in Rust use the same folder."""
+    """Makes the folder `name`. If COUNTERPOINT_TORCH_SHIMS is set, `name` is inside that folder, and later
+    runs of the tests and the tests in Rust use it, too."""
     place = os.environ.get("COUNTERPOINT_TORCH_SHIMS")
     folder = Path(place) / name if place else tmp_path_factory.mktemp(name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,7 +119,8 @@ def kept(tmp_path_factory, name):
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """All tests share the cache, so that the shim is compiled once for each version."""
+    """Most tests share this cache, so that the shim (the C++ library between Counterpoint and PyTorch) is
+    compiled once for each version of PyTorch."""
     return kept(tmp_path_factory, "cache")
 
 
@@ -148,8 +150,8 @@ def torch(site, cache, compiler):
 
 @pytest.fixture(scope="session", params=["COUNTERPOINT_VENV_TORCH", "COUNTERPOINT_VENV_TORCH_212"])
 def any_torch(request, site, cache, compiler):
-    """pytest runs the tests of all modules with one PyTorch before the next. So a fixture with the
-    scope of a module would be torn down in between, and be made once more."""
+    """pytest runs the tests of all modules with one PyTorch before it runs any with the next. So a fixture
+    with the scope of a module would be torn down in between, and be made once more."""
     venv = os.environ.get(request.param)
     if not venv:
         pytest.skip(f"{request.param} is not set")

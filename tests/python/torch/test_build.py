@@ -101,7 +101,8 @@ def test_the_number_of_a_version():
 
 
 def asks(fake, tmp_path):
-    """The script prints messages on stderr, and then the path or why there is no shim."""
+    """Returns the command and the environment of a script that asks for the shim. The script prints messages
+    on stderr; on stdout, it prints the shim's path or why there is no shim."""
     script = tmp_path / "one.py"
     script.write_text(
         "import json, sys\n"
@@ -116,14 +117,14 @@ def asks(fake, tmp_path):
 
 
 def started(fake, tmp_path, count):
-    """The processes ask for the shim at the same time. Returns what they print."""
+    """Starts `count` processes that ask for the shim at the same time. Returns what they print."""
     words, environment = asks(fake, tmp_path)
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) for _ in range(count)]
     return [process.communicate()[0] for process in running]
 
 
 def on_a_terminal(words, environment, columns):
-    """Runs a process on a terminal with `columns` columns. Returns the terminal's text."""
+    """Runs a process whose stderr is a terminal with `columns` columns. Returns the terminal's text."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, env={**environment, "TERM": "xterm"})
@@ -150,7 +151,8 @@ def test_compiling_shows_on_a_terminal_how_far_it_is(fake, tmp_path):
         assert line.startswith("counterpoint: compiling the bridge to PyTorch 2.15.0+cpu: ") and len(line) <= 65
     # The line is erased in the end.
     assert left == ""
-    # A file as stderr gets no such line. With the shim in the cache, there is no message at all.
+    # If stderr is not a terminal, there is no such line. With the shim in the cache, there is no
+    # message at all.
     (_build.SHIM / "one.cpp").write_text('extern "C" int one() { return 1; }\n')
     done = subprocess.run(words, capture_output=True, env=environment, text=True, check=True)
     assert len(done.stderr.splitlines()) == 1 and "\x1b" not in done.stderr
@@ -332,7 +334,7 @@ def test_no_home_no_space_and_no_headers(fake, tmp_path, monkeypatch):
     built = _build.shim(fake, said.append)
     assert "cannot be used" in said[0]
     shutil.rmtree(built.temporary)
-    # The specification of the variable says that a relative path is ignored.
+    # The specification of XDG_CACHE_HOME says that a relative path is ignored.
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert _build.shim(fake, said.append).path.parent == tmp_path / ".cache/counterpoint/torch"
@@ -361,7 +363,7 @@ def test_a_failure_is_remembered_until_something_changes(fake, tmp_path, monkeyp
         _build.shim(fake, said.append)
     assert (calls(tmp_path), len(said)) == (tried, 1)
     (note,) = (tmp_path / "cache/counterpoint/torch").glob("*.failed")
-    # A changed compiler tries again.
+    # With a changed compiler, compiling is tried again.
     monkeypatch.setenv("CXX", os.environ["CXX"] + " -g")
     with pytest.raises(_build.NoShim, match="two is broken"):
         _build.shim(fake, said.append)
@@ -387,7 +389,7 @@ def test_processes_at_the_same_time_fail_once(fake, tmp_path):
 
 
 def test_nothing_is_made_before_it_is_trusted(fake, tmp_path, monkeypatch):
-    """Root may run with the HOME of another user."""
+    """Root may run with the HOME of another user. Nothing must be written there."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -445,7 +447,7 @@ def test_a_temporary_folder_that_others_can_replace_is_not_used(fake, tmp_path, 
 
 @pytest.fixture
 def packed(fake, tmp_path, monkeypatch):
-    """Other builds of the same commit can use the shim, too."""
+    """Returns the path of a packed prebuilt shim. Other builds of the same commit of PyTorch can use it, too."""
     monkeypatch.setattr(_build, "PREBUILT", tmp_path / "prebuilt")
     path = _build.prebuild(fake, tmp_path / "prebuilt")
     assert path.name.startswith("2.15.0-0123456789abcdef-")
@@ -461,7 +463,8 @@ def test_a_shim_that_came_with_the_package_is_unpacked_once(fake, packed, tmp_pa
     ctypes.CDLL(str(first.path))
     assert _build.shim(other, said.append) == first
     assert (said, calls(tmp_path)) == ([], 0)
-    # If a prebuilt shim cannot be loaded here, a shim is compiled.
+    # The caller passes `prebuilt=False` if a prebuilt shim cannot be loaded on this machine. The
+    # shim is then compiled.
     compiled = _build.shim(fake, said.append, prebuilt=False)
     assert not compiled.prebuilt and compiled.path != first.path
     assert (len(said), calls(tmp_path)) == (1, 3)

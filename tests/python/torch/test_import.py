@@ -83,7 +83,7 @@ print(json.dumps(sorted({e.name()[:7] for e in prof.profiler.kineto_results.even
 
 @pytest.fixture(scope="session")
 def used(torch, plugins):
-    """Afterwards, the compiled shim is in the cache that all tests share."""
+    """Runs the profiler once. After this run, the compiled shim is in the cache that most tests share."""
     return torch.run(USE, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0])
 
 
@@ -105,7 +105,7 @@ def test_one_line_says_why_there_are_no_plugins(torch, plugins, tmp_path, variab
     said = [text for text in done.lines if not text.startswith("compiling the bridge")]
     assert len(said) == 1, done.errors
     assert line in said[0]
-    # The only files left are the lock and the reason for the failure.
+    # At most the lock and the reason for the failure are left in the cache.
     left = [path for path in cache.rglob("*") if path.is_file()]
     assert all(path.name == ".lock" or path.suffix == ".failed" and line in path.read_text() for path in left)
 
@@ -200,7 +200,8 @@ print(json.dumps(names()))
 
 
 def test_cupti_cannot_be_turned_off_after_the_first_recording(torch, plugins):
-    # Nothing had loaded the bridge before the first recording, so PyTorch initialised its profiler.
+    # Nothing had loaded the bridge (our C++ library for PyTorch) before the first recording, so
+    # PyTorch initialised its profiler.
     done = torch.run(LATE)
     assert "aten::a" in done.found
     said = [line for line in done.lines if not line.startswith("compiling the bridge")]

@@ -1,5 +1,5 @@
-"""Tests hardware counters per op of PyTorch. The expected values are those of PyTorch's own profiler,
-or the number of fresh pages that an op writes to."""
+"""Tests the counts of counters (mostly page faults) for each op of PyTorch. The expected values are those of PyTorch's
+own profiler, or the number of fresh pages that an op writes to."""
 
 import csv
 import io
@@ -90,7 +90,7 @@ print(json.dumps(counts))
 
 
 def test_ops_that_are_removed_do_not_give_their_names_to_others(any_torch):
-    # The schema of a new op often gets the address of a removed one.
+    # The schema of a new op often gets the address of a removed op's schema.
     counts = any_torch.run(REMOVED).found
     for i in range(20):
         assert counts[f"counterpoint_test::op{i}"] == 4, counts
@@ -154,7 +154,8 @@ def test_the_formats_of_a_report_agree(torch):
     assert [row["Name"] for row in rows] == names
     for column in ("page-faults:u", "Total page-faults:u"):
         values = [row[column].value for row in report.calls]
-        # A range has its own counts without the ops in it, and also the total.
+        # The first column leaves out what was counted in the ops inside of a range; `Total`
+        # includes it.
         assert [row[column] for row in rows] == ["" if value is None else str(value) for value in values]
     assert all(name in table for name in names)
     pytest.importorskip("pyarrow")
@@ -236,7 +237,7 @@ def test_instrumented_loops_are_in_the_same_profile(torch, tmp_path):
     library = tmp_path / "library.so"
     source = places.ROOT / "tests/programs/loops_library.c"
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
-    # `run` is a function with two nested loops. The inner loop is entered three times.
+    # `run` is a function with two nested loops. Each call enters the inner loop three times.
     assert torch.run(LOOPS, library).found == [[5, 5, 15], ["aten::sin"] * 5, True]
 
 
@@ -457,7 +458,7 @@ def test_odd_programs(torch):
 
 
 def run(torch, tmp_path, script, *options, events=FAULTS, **variables):
-    """Returns the script's result, and the document of its ops."""
+    """Runs the script under `counterpoint run`. Returns the ended process, and the document of its ops."""
     path = tmp_path / "script.py"
     path.write_text(QUICK + script)
     program = str(places.DIST / "bin/counterpoint")
@@ -584,7 +585,7 @@ def test_a_compiled_model(torch, tmp_path):
     path.write_text(COMPILED)
     done = torch.run(str(path), TORCHINDUCTOR_CACHE_DIR=tmp_path / "inductor")
     found = done.found
-    # The kernel's library was loaded after PyTorch, and is not PyTorch's own.
+    # The compute kernel is in a library that torch.compile loaded after PyTorch's own libraries.
     with_regions = [row for row in found if row[2]]
     assert len(with_regions) == 1, found
     assert with_regions[0][3] > 0, found

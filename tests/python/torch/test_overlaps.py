@@ -23,11 +23,11 @@ alone = {}
 
 
 def check(torch, folder, what, invalid, whole=1, **variables):
-    """Compares a run with the program alone. PyTorch leaves `invalid` results invalid, and `whole`
-    results are valid."""
+    """Compares the program under `counterpoint run` with the program alone. `invalid` and `whole` are the
+    numbers of invalid and valid results that PyTorch leaves."""
     recorded = Recorded(torch, folder, what, script=SCRIPT, **variables)
     output = recorded.done.stdout.decode()
-    # The variables only concern Counterpoint.
+    # The variables only concern Counterpoint, so the program alone runs once for all of them.
     if (torch.python, what) not in alone:
         words = [torch.python, str(SCRIPT), what, str(folder / "alone.json")]
         run = subprocess.run(words, capture_output=True, text=True, env=torch.environment(), timeout=300)
@@ -129,7 +129,7 @@ def test_calls_that_are_still_running_count(monkeypatch):
 
 
 def test_threads_at_the_same_time():
-    """Around a whole result, no other profiler made a call."""
+    """Between the calls of a profiler with a whole result, no other profiler made a call."""
     clock, spans, inside, lock = iter(range(10**9)), [], [], threading.Lock()
 
     def work():
@@ -156,7 +156,8 @@ def test_threads_at_the_same_time():
         calls = bisect.bisect_left(all_ticks, ticks[2]) - bisect.bisect_left(all_ticks, ticks[0])
         if alone:
             assert calls == 2
-        # A span is longer than its calls, so a span that no other overlaps is whole.
+        # A profiler's span contains all its calls, so if no other span overlaps it, its result is
+        # whole.
         if not any(b < end and begin < e for b, e, _ in spans if (b, e) != (begin, end)):
             assert alone
 

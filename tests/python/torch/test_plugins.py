@@ -31,7 +31,8 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
     for e in kernels:
         assert (e["device"], e["resource"]) == (60 + e["linked"] % 2, 7)
         assert e["duration_ns"] == 4100
-        # Torch's conversion of its own clock has an error.
+        # Torch converts its own clock with an error, so the times of the op and of the kernel may
+        # differ by 1 ms.
         op = ops[e["linked"]]
         assert op["start_ns"] - 1e6 < e["start_ns"] < op["start_ns"] + op["duration_ns"] + 1e6
     assert all(e["resource"] == ops[e["linked"]]["resource"] for e in launches)
@@ -129,7 +130,7 @@ def test_odd_texts_do_not_break_the_trace(any_torch, plugins, tmp_path):
 
 
 def log(path):
-    """Calls that mark ranges are left out: [(process, call, detail)]."""
+    """Returns the calls in a plugin's log as [(process, call, detail)], without the calls that mark ranges."""
     lines = [line.split(" ", 2) for line in path.read_text().splitlines()]
     return [(int(p), call, *rest) for p, call, *rest in lines if not call.endswith("_user")]
 
@@ -245,13 +246,13 @@ def test_a_plugin_that_fails_at_its_start_is_left_out(torch, plugins, tmp_path):
 
 @pytest.fixture(params=["REGISTER_HANGS", "REGISTER_LINGERS"])
 def never_loaded(request, plugins, tmp_path):
-    """The second plugin has a thread that never ends."""
+    """Returns a folder with two plugins. The thread that loads the second plugin never ends."""
     return with_mistake(request.param, plugins, tmp_path)
 
 
 @pytest.fixture
 def hanging(plugins, tmp_path):
-    """One of two plugins hangs while it is loaded."""
+    """Returns a folder with two plugins. The second plugin hangs while it is loaded."""
     return with_mistake("REGISTER_HANGS", plugins, tmp_path)
 
 
@@ -279,7 +280,7 @@ def test_a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded(torch, ha
     variables = torch.environment(KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="3600")
     command = [torch.python, "-c", "import torch; print('imported')"]
     pipe = subprocess.PIPE
-    # Programs of a shell's background job ignore SIGINT.
+    # If a shell started these tests in the background, the program would otherwise ignore SIGINT.
     heeds = lambda: signal.signal(number, signal.SIG_DFL)
     with subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe, preexec_fn=heeds) as process:
         try:

@@ -1,7 +1,7 @@
-"""Tests a bridge (the compiled library between Counterpoint and PyTorch) that came with the package, in a process that
-has no compiler.
+"""Tests a bridge (the compiled library between Counterpoint and PyTorch) that came with the package, in processes with
+and without a compiler.
 
-The tests pack a bridge that other tests have compiled.
+The tests pack the bridge from the cache of compiled bridges that most tests share.
 """
 
 import json
@@ -15,7 +15,7 @@ import places
 import pytest
 from conftest import QUICK
 
-# `_load.py` describes PyTorch in the same way.
+# `about` describes PyTorch as `_load.py` does.
 COMPILED = """
 import json, pathlib, sys, torch
 from counterpoint.torch import _build
@@ -75,7 +75,7 @@ class Release:
 
 @pytest.fixture(scope="session")
 def bridge(any_torch):
-    """Returns the bridge of this PyTorch, and its name in a release."""
+    """Returns the name that the bridge of this PyTorch has in a release, and the bridge's content."""
     if any_torch.compiler is None:
         pytest.skip("there is no C++ compiler")
     name, compiled = any_torch.run(COMPILED).found
@@ -95,7 +95,7 @@ def test_without_a_compiler(release):
 
 
 def test_where_the_libraries_are_too_old(release):
-    """No libstdc++ has this version."""
+    """No libstdc++ has the version GLIBCXX_9.4, so the bridge that came with the package cannot be loaded."""
     assert b"GLIBCXX_3.4" in release.bridge
     too_new = release.bridge.replace(b"GLIBCXX_3.4", b"GLIBCXX_9.4")
     names, said = release.run(too_new, compiler=False)

@@ -17,7 +17,7 @@ class Recorded:
 
     def __init__(self, torch, folder, what, code=0, script=SCRIPT, **variables):
         self.torch, self.profile, self.trace = torch, folder / "run.cpt", folder / "torch.json"
-        # This user copied dist/ and installed nothing.
+        # The program runs as for a user who copied dist/ and installed nothing.
         self.environment = torch.environment(**{"PYTHONPATH": None, **variables})
         words = [PROGRAM, "run", "-o", self.profile, "--", torch.python, script, what, self.trace, self.profile]
         self.done = subprocess.run(
@@ -49,8 +49,8 @@ class Recorded:
         return json.loads(self.program("report", profile or self.profile, "--format", "json", *words))
 
     def exported(self):
-        """Returns torch.profiler's events. Ops that were recorded with their counters have other
-        process numbers."""
+        """Returns torch.profiler's events from the exported trace. The ops that the recorder itself saw are left out:
+        their process numbers are smaller."""
         path = self.profile.parent / "exported.json"
         self.program("trace", "export", self.profile, "-o", path)
         return [e for e in json.loads(path.read_text())["traceEvents"] if e["pid"] >= 7_000_000]
@@ -77,7 +77,8 @@ def everything(tmp_path_factory):
 
 
 def as_multiset(events):
-    """Ignores process ids, which differ, and the names of Kineto's rows."""
+    """Returns how often each event occurs. Ignores the process ids, which differ between the two traces, and the
+    names of Kineto's rows."""
     kept = collections.Counter()
     for e in events:
         if e["ph"] == "X" or (e["ph"] == "i" and e["s"] == "t" and e.get("cat")):
@@ -89,14 +90,14 @@ def as_multiset(events):
 
 
 def relative_times(events):
-    """Times are ns after the first slice. Each has torch's number of the slice."""
+    """Returns torch's number (`Ev Idx`) of each slice, and its start in ns after the start of the first slice."""
     slices = [e for e in events if e["ph"] == "X" and e.get("cat") != "Trace"]
     first = min(round(e["ts"] * 1000) for e in slices)
     return sorted((e["args"].get("Ev Idx", -1), round(e["ts"] * 1000) - first) for e in slices)
 
 
 def arrows(events):
-    """Returns the names of the innermost slices that begin at an arrow's ends."""
+    """For each arrow, returns the names of the innermost slices that begin where the arrow starts and ends."""
     at = collections.defaultdict(list)
     for e in events:
         if e["ph"] == "X":
@@ -132,8 +133,9 @@ def test_functions_around_ops_that_were_seen_live(torch, tmp_path):
             continue
         kind = "op" if name.startswith("aten::") else "function"
         compared[kind] += 1
-        # The two measurements begin and end at different moments. The difference may be a tenth of
-        # the function's own time and half of the time of `aten::mm`.
+        # Counterpoint and torch begin and end their measurements of a call at different moments.
+        # The difference of the self times may be a tenth of the function's self time, plus half of
+        # the self time of `aten::mm`.
         assert abs(row["self_ns"] / 1e3 - own_us) < 0.1 * own_us + 0.5 * ops_us, (name, row, own_us)
     assert compared["op"] > 3 and compared["function"] > 1, compared
     (backward,) = [row for name, row in rows.items() if name.startswith("<built-in method run_backward")]
@@ -222,7 +224,8 @@ def repeated(events):
 def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
     recorded = Recorded(any_torch, tmp_path, "steps")
     (found,) = recorded.found
-    # Under `run`, ops are recorded with counters instead of those of the trace.
+    # Under `counterpoint run`, a profile's report shows the ops that the recorder itself saw, with
+    # their counters. So the sums of PyTorch's own events are read from the imported trace.
     imported = tmp_path / "imported.cpt"
     recorded.program("trace", "import", recorded.trace, "-o", imported)
     by_op = collections.defaultdict(lambda: [0, 0.0, 0.0, 0])
@@ -234,7 +237,8 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
     assert left_out
     assert by_op.keys() == found["sums"].keys()
     for op, (calls, total_us, self_us) in found["sums"].items():
-        # Both PyTorch and the report count only the outermost calls of an op.
+        # PyTorch's table leaves out a call of an op directly inside of the same op, and the report
+        # counts such a call separately.
         inner = sum(row[0] for (name, _), row in left_out.items() if name == op)
         assert (by_op[op][0], by_op[op][3]) == (calls, inner), op
         # Torch adds up fractions of µs, and the profile adds up whole ticks of its clock.
@@ -252,7 +256,8 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
         assert calls == their_calls + more[0], key
         assert total_ns - more[1] == pytest.approx(total_us * 1000, abs=calls), key
         if key[0] not in {name for name, _ in left_out}:
-            # Torch adds the own time of such an op to the op around it, whose shapes may differ.
+            # Torch adds the self time of a left-out op to the op around it, and the two ops may
+            # have different shapes.
             assert self_ns == pytest.approx(self_us * 1000, abs=4 * calls), key
 
 
@@ -264,8 +269,8 @@ def test_modules_have_their_forward_and_backward_ops(torch, everything):
     linears = [f"{block}/Linear_{2 * i + j}" for i, block in enumerate(blocks) for j in range(2)]
     assert rows.keys() == {"Sequential_0", *blocks, *linears, "Sequential_0/Linear_4", None}
     assert all(rows[name]["calls"] == 3 for name in rows if name is not None)
-    # A block itself calls only relu and add, and its modules call the other ops. In each step, each
-    # op has one backward op.
+    # A `Block` itself calls only relu and add. The two linear modules inside of it call the other
+    # ops. All of these modules also have backward ops.
     backward = {name: row["backward_ops"] for name, row in rows.items()}
     assert all(backward[name] > 0 and rows[name]["ops"] > 0 for name in [*blocks, *linears])
     # The time of a module contains everything inside of it.
@@ -310,12 +315,14 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
         more = 0
         for function, (ops, self_us) in found["lines"].items():
             if function == "<module>":
-                # The steps are ops of this function, too.
+                # In our report, the ops `ProfilerStep#…` belong to `<module>`, too, so its numbers
+                # differ.
                 continue
             more += ours[function][0] - ops
             assert ours[function][0] >= ops, function
             assert ours[function][1] == pytest.approx(self_us * 1000, abs=4 * ops), function
-        # PyTorch adds the self time of an op inside of an op of the same name to the outer op.
+        # PyTorch does not list an op that is the only op inside of an op with the same name. It
+        # adds the inner op's self time to the outer op.
         assert more == sum(calls for calls, _ in repeated(recorded.traced()).values())
         assert {"forward", "loss_of"} <= ours.keys() & found["lines"].keys()
 
@@ -325,7 +332,7 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
         assert {op: count for op, count in flops.items() if count} == found["flops"]
         assert {"aten::conv2d", "aten::addmm", "aten::bmm", "aten::mul", "aten::add"} <= found["flops"].keys()
 
-        # PyTorch has the numbers from which these metrics are computed.
+        # The expected values of these metrics are computed from PyTorch's own numbers.
         metrics = ("--metric", "rate = flops / duration in G/s", "--metric", "each = flops / calls")
         report = recorded.report(profile, "--by", "shape", *metrics)
         assert [metric["name"] for metric in report["metrics"]] == ["rate", "each"]

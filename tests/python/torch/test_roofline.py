@@ -1,4 +1,5 @@
-"""Compares the floating-point operations of PyTorch's ops with PyTorch's own FlopCounterMode."""
+"""Compares the numbers of floating-point operations in a report with those that PyTorch's own FlopCounterMode
+counts."""
 
 import json
 import subprocess

@@ -1,4 +1,6 @@
-"""Compares the numbers of ops with torch.profiler. With `run --budget`, ops are recorded only in some of the steps."""
+"""Compares how often PyTorch calls each op, according to profiles with a budget, with the counts of torch.profiler.
+With `run --budget`, the recorder sees the ops of only some training steps, unless `--exact-counts` is given or the
+program has no steps."""
 
 import csv
 import io
@@ -14,7 +16,8 @@ OPS = ["aten::linear", "aten::addmm", "aten::t", "aten::mm"]
 
 
 def recorded(torch, tmp_path, mode, *options, steps=STEPS):
-    """Returns how often each op was called (estimated) and seen, and the report."""
+    """Returns the number of calls of each op (an estimate if steps were left out), the number of
+    calls that the recorder saw, and the text of the report."""
     profile = tmp_path / "p.cpt"
     words = [PROGRAM, "run", "-e", "none", "-o", profile, *options, "--", torch.python]
     script = places.ROOT / "tests/python/torch/scripts/steps.py"
@@ -53,7 +56,8 @@ def test_exact_counts_cost_more(torch, truth, tmp_path):
 
 
 def test_inference_without_ranges_is_seen_whole(torch, tmp_path):
-    # Recording so many steps costs more than a hundredth of the time of importing PyTorch.
+    # The report has the advice about `record_function` only if recording took more than 1 % of the
+    # run's time. Importing PyTorch takes long, so many steps are necessary for that.
     steps = 25 * STEPS
     calls, seen, report = recorded(torch, tmp_path, "inference", "--budget=1%", steps=steps)
     assert calls == seen

@@ -1,4 +1,4 @@
-"""Tests what Counterpoint must not change: PyTorch's own events, and programs that do not ask for anything."""
+"""Tests what Counterpoint must not change: PyTorch's own events, and programs that do not profile anything."""
 
 import json
 import subprocess
@@ -25,9 +25,10 @@ def test_torchs_own_events_are_the_same(torch, plugins, alone, tmp_path):
         shown, raw = without[model]
         assert min(len(shown), len(raw)) > 100, model
         assert kernels[model] == [shown, raw], model
-        # In torch's tree, a launch is a child of its op, as a launch of CUDA is. Torch leaves out
-        # an op that is the only child of an op with the same name. With launches, fewer ops are
-        # only children, so only `raw` is compared.
+        # In torch's tree of events, a launch of the plugin's kernels is a child of its op, as a
+        # launch of a CUDA kernel would be. Torch leaves out an op that is the only child of an op
+        # with the same name. With launches in the tree, fewer ops are only children, so `shown`
+        # differs and only `raw` is compared.
         assert launches[model][1] == raw, model
 
 
@@ -91,7 +92,8 @@ print(json.dumps([sorted(m for m in sys.modules if m.startswith("counterpoint"))
 """
 
 
-# `import torch` loads the entry point, and the module that prints messages.
+# `import torch` loads Counterpoint's entry point for PyTorch, and Counterpoint's module that prints
+# messages.
 LEAST = ["counterpoint", "counterpoint.torch", "counterpoint.torch._complaints", "counterpoint.torch._entry"]
 
 
@@ -157,6 +159,6 @@ def test_workers_of_data_loaders(torch, plugins, tmp_path):
             of.setdefault(int(number), []).append(call)
     cycle = ["create", "configure", "start", "stop", "process", "destroy"]
     assert of.pop(process) == ["register", *cycle, *cycle]
-    # Forked workers have no plugins. Spawned workers load the plugins, but torch's profiler does
-    # not run there.
+    # Forked workers do not register the plugins. Spawned workers load the plugins, but torch's
+    # profiler does not run there.
     assert list(of.values()) == [["register"]] * 2

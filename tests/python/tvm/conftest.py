@@ -14,7 +14,8 @@ def tvm_and_counterpoint():
 
 @pytest.fixture(scope="module")
 def mlp():
-    """Returns a machine, its entry function, and arguments."""
+    """Returns a virtual machine with the model `mlp`, the name of its entry function, and arguments
+    for a call."""
     import models
 
     mod, entry, arrays = models.MODELS["mlp"]()

@@ -1,6 +1,7 @@
-"""Makes small models of the kinds that people profile, without torch, for every TVM that we support.
+"""Makes small models of the kinds that people profile, without torch, in every version of TVM that Counterpoint
+supports.
 
-Each builder returns the module, its entry function, and its arguments in order.
+Each function of `MODELS` returns a module, the name of its entry function, and arguments for this function.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 from tvm.script import tirx as T
 
-# The name changed after 0.25.
+# TVM changed these two names after version 0.25.
 TENSOR = getattr(relax, "TensorStructInfo", None) or relax.TensorType
 RESULT = "sinfo_args" if hasattr(relax, "TensorStructInfo") else "ty_args"
 
@@ -81,8 +82,8 @@ class Transformer(nn.Module):
 
 
 def exported(model, shape):
-    """Returns the module, its entry function and its arguments: random numbers that are the same
-    every time."""
+    """Returns the module of `model`, the name of its entry function, and arguments for it: random
+    numbers that are the same every time."""
     spec = {"forward": {"x": nn.spec.Tensor(shape, "float32")}}
     mod, named = model.export_tvm(spec=spec)
     rng = np.random.default_rng(0)
@@ -117,7 +118,8 @@ def calls(*names, shape=(2, 2), mode="float32"):
 
 
 def touching(pages):
-    """The two parallel tasks of `main(x)` write `pages` pages of `x` each."""
+    """Returns a module whose `main(x)` runs two parallel tasks. Each task writes `pages` pages of
+    `x`."""
     size = pages * 4096
 
     @T.prim_func

@@ -13,18 +13,19 @@ import tvm
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = str(places.DIST / "bin/counterpoint")
-# The names of rows that are not calls of ops.
+# The names of a report's rows that are not calls of ops.
 AROUND = ("(between ops)", "(entry function)")
 
 
 def shapes(arguments):
-    """The types and shapes come from TVM, and are written as in a report."""
+    """Returns the types and shapes of the tensors in `arguments`, written as in a report."""
     tensors = [a for a in arguments if isinstance(a, tvm.runtime.Tensor)]
     return ", ".join(f"{t.dtype}[{', '.join(str(int(n)) for n in t.shape)}]" for t in tensors)
 
 
 def independent(vm, entry, args):
-    """Returns the ops that an instrument in Python saw, and the run's result."""
+    """Runs the function `entry` once. Returns the ops that an instrument in Python saw, with their
+    numbers of calls, and the result of the function."""
     seen = []
 
     def instrument(function, name, before, result, *arguments):
@@ -53,7 +54,7 @@ def flat(result):
 
 
 def fresh(size):
-    """The tensor's memory is untouched, with pages of 4 KiB."""
+    """Returns a tensor whose memory has pages of 4 KiB that nothing has touched yet."""
     memory = mmap.mmap(-1, size)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     return tvm.runtime.from_dlpack(np.frombuffer(memory, dtype="uint8"))
@@ -73,7 +74,7 @@ def microseconds(row):
 
 
 def assert_sums_to_the_wall_time(report):
-    """There may be rounding errors."""
+    """Asserts that the report's rows add up to the wall time, apart from rounding errors."""
     wall = microseconds(report.device_metrics["cpu0"])
     assert np.isclose(sum(map(microseconds, report.calls)), wall, rtol=1e-9, atol=1e-3)
     assert np.isclose(sum(row["Percent"].percent for row in report.calls), 100.0, rtol=1e-9)
@@ -81,7 +82,8 @@ def assert_sums_to_the_wall_time(report):
 
 
 def python(code, *words, **variables):
-    """Runs a program in another Python, with the package of `dist`."""
+    """Runs the Python program `code` in a new process that can import Counterpoint's package from
+    `dist`."""
     path = os.pathsep.join([str(places.DIST / "lib/python"), str(HERE), str(places.HERE)])
     return run([sys.executable, "-c", code, *map(str, words)], PYTHONPATH=path, **variables)
 

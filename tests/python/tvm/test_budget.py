@@ -1,4 +1,4 @@
-"""Tests profiles with a budget: every op is counted, and only some are timed (docs/sampling.md)."""
+"""Tests profiles with a budget: every call of an op is counted, and only some calls are timed (docs/sampling.md)."""
 
 import csv
 import io
@@ -51,7 +51,7 @@ def test_every_op_is_counted(budget, tmp_path):
     assert all(row["Weight"].value >= 1 for row in rows)
     assert any(row["Weight"].value > 1 for row in rows)
     assert any("only some calls were timed" in note for note in report.notes)
-    # Without watching all runs, the number of runs is not known.
+    # If some runs were not watched, the report does not state the number of runs.
     assert report.device_metrics["cpu0"]["Count"] in (cp.Count(RUNS), None)
 
 

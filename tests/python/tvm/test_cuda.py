@@ -1,6 +1,6 @@
-"""Tests counters of a CUDA device around ops, by PAPI's names. Test doubles replace the libraries of CUPTI
-(`tests/programs/plugins/cupti_range.c`) and of CUDA's driver. A process can load only one CUPTI, so each test
-starts a child process."""
+"""Tests the counters of a CUDA device, which have PAPI's names and are read before and after each op. Test doubles
+replace the libraries of CUPTI (`tests/programs/plugins/cupti_range.c`) and of CUDA's driver. A process can load only
+one CUPTI, so each test starts a child process."""
 
 import json
 import os
@@ -97,8 +97,8 @@ def libraries(tmp_path_factory):
 
 
 def counted(libraries, names, cupti=None, environment=None):
-    """A child process counts `names` in an op of three kernels on device 1, and in an op on the
-    host."""
+    """A child process counts `names` in two calls of an op that runs three kernels on device 1. The
+    argument of the first call is on this device, that of the second call on the host."""
     driver, double = libraries[:2]
     path = os.pathsep.join(filter(None, [str(places.DIST / "lib/python"), os.environ.get("PYTHONPATH")]))
     variables = {**os.environ, "PYTHONPATH": path, "COUNTERPOINT_CUPTI": str(cupti or double), **(environment or {})}
@@ -121,7 +121,8 @@ def test_an_op_on_the_device_has_its_counters(libraries):
 def test_an_op_in_a_capture_is_counted_as_one_without_values(libraries):
     found = counted(libraries, ["cuda:::sm__cycles_active.avg"], environment={"TEST_CAPTURE": "1"})
     assert found["columns"] == [] and found["broken"] == 0, found
-    # Calls of TVM's own functions with the device's tensor are ops, too.
+    # The calls of TVM's own functions with the device's tensor are ops, too, so the number of these
+    # ops is not known in advance.
     assert list(found["losses"]) == ["collector_failed"]
     count = found["losses"]["collector_failed"]
     assert len(found["told"]) == 1 and f"{count} ops have no values" in found["told"][0], found
@@ -149,11 +150,11 @@ def test_what_prevents_counting_is_told(libraries):
         assert "NVreg" not in found["told"][0]
     found = counted(libraries, ["cuda:::sm__cycles_active.avg"], cupti=libraries[2])
     assert found["columns"] == [] and "has no function cupti" in found["told"][0], found
-    # Only the first op shows that a counter needs two runs.
+    # That a counter needs two runs of an op is discovered only when the first op is measured.
     found = counted(libraries, ["cuda:::needs__two_passes.sum"])
     assert found["columns"] == []
     assert len(found["told"]) == 1 and "these counters need 2 runs" in found["told"][0], found
-    # The advice about rights is for users without rights.
+    # The advice about rights is only for users who may not read the counters.
     assert "modprobe" not in found["told"][0]
     forbidden = counted(libraries, ["cuda:::sm__cycles_active.avg"], cupti=libraries[3])
     assert "error 35; root may read" in forbidden["told"][0], forbidden
@@ -162,7 +163,7 @@ def test_what_prevents_counting_is_told(libraries):
 
 def test_the_default_counter_is_that_of_tvms_collector(libraries):
     found = counted(libraries, None)
-    # The test double does not have the default, sm__cycles_elapsed.sum.
+    # The test double does not have the default counter, sm__cycles_elapsed.sum.
     assert "cuptiProfilerHostConfigAddMetrics: error 17" in found["told"][0], found
     chosen = counted(libraries, None, environment={"TVM_PAPI_CUDA_METRICS": "cuda:::sm__cycles_active.avg:device=1;"})
     assert (chosen["columns"], chosen["rows"]) == (["cuda:::sm__cycles_active.avg:device=1"], [[15.0], [None]])

@@ -1,8 +1,8 @@
-"""Runs the Python examples of the documentation, except those that other tests run. Also checks that the output
-that docs/tvm.md shows for the worked example is what the example prints, except for values that depend on time.
+"""Runs the Python examples of the documentation, except those that other tests run. Also compares the output of the
+worked example in docs/tvm.md with the output on the page, except for values that depend on time.
 
-Examples are blocks that begin with ```python. The command lines on the pages are run by
-crates/cli/tests/it/documented.rs, whose comment also explains how a block is marked.
+Examples are blocks that begin with ```python. crates/cli/tests/it/documented.rs runs the command lines on the pages;
+its comment explains how a page states the language of a block.
 """
 
 import re
@@ -11,15 +11,16 @@ import places
 import pytest
 import support
 
-# Other tests run the rest of the examples: tests/python/torch/test_torch_docs.py those about PyTorch,
-# crates/cli/tests/it/sampled.rs the example of sampling.md, with profiles whose totals are known, and
-# tests/python/report/test_load.py the example of python.md, with a profile that the test makes.
+# Other tests run the rest of the examples. tests/python/torch/test_torch_docs.py runs those about
+# PyTorch. crates/cli/tests/it/sampled.rs runs the example of sampling.md with profiles whose totals
+# are known. tests/python/report/test_load.py runs the example of python.md with a profile that the
+# test makes.
 PAGES = sorted([*(p for p in places.ROOT.glob("docs/*.md")
                   if not p.name.startswith("pytorch") and p.name not in ("sampling.md", "python.md")),
                 places.ROOT / "README.md", places.ROOT / "bindings/python/README.md"])
 BLOCKS = [(page, n, code) for page in PAGES
           for n, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))]
-# The pages say which names their examples assume.
+# This text defines names that examples use without defining them.
 GIVEN = """
 class pool:
     made = 0
@@ -66,8 +67,8 @@ def test_no_example_is_overlooked():
 
 
 def cells(table):
-    """The header shows where a stable column is: each column except the first ends where its header
-    ends."""
+    """Returns the cells in the columns `STABLE`, whose values do not depend on time. Each of these
+    columns, except the first, ends where its header ends."""
     lines = table.strip().splitlines()
     header, rows = lines[0], lines[1 : lines.index("")]
     starts, at = {}, 0
@@ -78,7 +79,8 @@ def cells(table):
     starts["Name"] = (0, first)
     found = set()
     for row in rows:
-        # The number after a name may begin before its header does, so two spaces end the name.
+        # The number after a name may begin further left than its column's header, so two spaces end
+        # the name.
         name = re.split(r"\s{2,}", row)[0].strip()
         values = [row[slice(*starts[column])].strip() for column in STABLE[1:]]
         found.add((name, *values))

@@ -114,7 +114,8 @@ def test_a_wrong_use_is_told_in_our_words(made, name):
     with pytest.raises(cp.CounterpointError, match=said) as caught:
         use(vm, executable)
     text = str(caught.value)
-    # Only commands that the user should type may have options of the command line.
+    # A message may name options of the command line only inside of a command that the user should
+    # type, which has backquotes around it.
     prose = re.sub(r"`[^`]*`", "", text)
     assert not re.search(r"(?<![\w-])--?[a-z]", prose), text
     assert "\n" not in text or "\nhint: " in text

@@ -1,4 +1,5 @@
-"""Tests loops of modules that TVM compiled. The LLVM text is instrumented and given back to TVM's own LLVM."""
+"""Tests measurements of loops in modules that TVM compiled. Counterpoint instruments a module's LLVM IR as text, and
+TVM's own LLVM compiles the result."""
 
 import json
 import os
@@ -16,12 +17,14 @@ import counterpoint.tvm as cp
 
 MODES = ["sampled", "timed", "count", "log"]
 # The loop nest has I rows, J columns and sums of K terms. LLVM does not reorder sums of floats, so
-# the innermost loop stays one loop. None of the loops is short enough to be unrolled completely.
+# it does not split the innermost loop into a vectorized loop and a rest. None of the loops is short
+# enough to be unrolled completely.
 I, J, K = 20, 70, 300
 
 
 def nest():
-    """The hits of the three nested loops can be computed by hand."""
+    """Returns a module with three nested loops. How often each loop is entered (its hits) can be
+    computed by hand."""
 
     @T.prim_func
     def nest(a: T.Buffer((I, K), "float32"), b: T.Buffer((K, J), "float32"), c: T.Buffer((I, J), "float32")):
@@ -50,7 +53,8 @@ def run_nest(executable, times=1):
 
 
 def in_session(instrumented, call, **options):
-    """A profile needs a virtual machine, so this makes one."""
+    """Runs `call` in a profile, and returns the loops of this profile and the result of `call`. A
+    profile needs a virtual machine, so this function makes one that runs nothing."""
     vm = models.machine(models.calls("counterpoint.test.nothing"))
     with cp.profile(vm, counters=[], loops=True, **options) as prof:
         result = call(instrumented)
@@ -95,7 +99,7 @@ def test_hits_are_trip_counts_and_results_are_the_same(mode):
     assert not any(row.hits for row in again)
 
 
-# All combinations would take minutes.
+# All combinations of models, modes and kinds of executables would take minutes.
 WHOLE = [
     *(("cnn", mode, "bytecode") for mode in MODES),
     ("mlp", "sampled", "compiled"),
@@ -117,7 +121,8 @@ def test_whole_models_give_the_same_bytes(name, mode, exec_mode):
     with cp.profile(vm, counters=[], loops=True) as prof:
         assert support.flat(vm[entry](*arguments)) == expected
     loops = prof.loops()
-    # Each op is a function, which was entered as many times as the machine called the op.
+    # If an op has a compiled function `OP_compute_`, this function was entered as often as the
+    # virtual machine called the op.
     entered = {row.function: row.hits for row in loops if row.kind == "function" and row.hits}
     assert entered
     if exec_mode == "bytecode":
@@ -132,7 +137,8 @@ def test_whole_models_give_the_same_bytes(name, mode, exec_mode):
 
 
 def test_parallel_loops_count_for_each_thread():
-    """The tasks of a parallel launch together enter all loops."""
+    """Each of the two parallel tasks enters the outer loop once, and both together enter the inner
+    loop 64 times."""
 
     @T.prim_func
     def rows(a: T.Buffer((64, K), "float32"), c: T.Buffer((64,), "float32")):
@@ -161,7 +167,8 @@ def test_parallel_loops_count_for_each_thread():
 
 
 def test_exported_libraries_and_runs(tmp_path):
-    """A program under `counterpoint run` loads the exported model."""
+    """An instrumented model is exported as a library, which a program under `counterpoint run`
+    loads."""
     mod, entry, made = models.MODELS["mlp"]()
     instrumented = cp.instrument_module(models.executable(mod), mode="count")
     library, profile = tmp_path / "model.so", tmp_path / "p.cpt"
@@ -199,13 +206,15 @@ def test_loops_are_below_their_ops_in_the_tree_of_a_report(tmp_path):
     assert above["k"]["name"] == "i1", rows
     for row in rows:
         if row["parent"] is not None:
-            # Ops and loops measure their times separately.
+            # The times of an op and of its loops are measured separately, so a loop may seem to
+            # take longer than its op.
             assert row["total_ns"] <= 1.05 * rows[row["parent"]]["total_ns"], row
 
 
 def test_the_code_of_a_jit_is_kept(tmp_path):
-    """The process frees the code's memory at its end, but the profile has a copy. The machine code
-    of each region has as many loops as the region."""
+    """When the process ends, it frees the memory of the compiled code, but the profile has a copy
+    of the code. The machine code of a function or loop has as many loops as its instrumented
+    source."""
     instrumented = cp.instrument_module(nest(), mode="timed", min_height=0)
     vm = models.machine(models.calls("counterpoint.test.nothing"))
     profile = tmp_path / "kept.cpt"
@@ -231,8 +240,8 @@ def test_the_code_of_a_jit_is_kept(tmp_path):
 
 def test_functions_that_the_code_of_a_jit_calls_are_named(tmp_path):
     """The C library chooses one of several implementations of `expf`, and does not export their
-    names. The loop is long, because LLVM completely unrolls a loop of 64 iterations with vectors
-    of 512 bits."""
+    names. The loop has 6400 iterations, because with vectors of 512 bits, LLVM completely unrolls a
+    loop of 64 iterations."""
     N = 6400
 
     @T.prim_func

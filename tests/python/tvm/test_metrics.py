@@ -1,4 +1,4 @@
-"""Tests names of collectors' metrics, and collectors that fail."""
+"""Tests the names of collectors' metrics, collectors that fail, and collectors of counters on several devices."""
 
 import warnings
 
@@ -23,7 +23,8 @@ def collecting(metrics, stop=None):
 
 
 def columns_of_every_format(prof):
-    """The columns are those of the report, of `ops` and of `export`."""
+    """Returns the names of all columns in the report, and in the output of `counterpoint ops` and
+    `counterpoint export`."""
     report = prof.report(all=True)
     found = {key for row in [*report.calls, *report.device_metrics.values()] for key in row}
     for command in (["ops", "--format", "csv"], ["export", "--format", "csv"]):
@@ -38,7 +39,7 @@ def test_no_metric_takes_the_name_of_a_column_or_counter():
     with cp.profile(vm, counters=["page-faults", "task-clock"]) as prof:
         vm["main"](argument)
     columns = columns_of_every_format(prof)
-    # Each of these columns is in one format only.
+    # No single format has all of these columns.
     assert {"Imbalance", "Tasks", "worst_imbalance", "start_ticks", "task-clock", "page-faults (workers)"} <= columns
     spelled = {name.upper() for name in columns} | {name.replace("_ns", " (ms)") for name in columns}
     counted = {"counters": ["page-faults", "task-clock"]}
@@ -53,8 +54,8 @@ def test_no_metric_takes_the_name_of_a_column_or_counter():
             cp.profile(vm, counters=[], collectors=both).__enter__()
     with pytest.raises(cp.CounterpointError, match="differ only in capitals, separators or units"):
         cp.profile(vm, counters=[], collectors=[collecting({"L2 hits": cp.Count, "l2-hits": cp.Count})]).__enter__()
-    # The profiles that failed are closed, so `hits` can be used. `page-faults` can also be used,
-    # because it is not a counter of this profile.
+    # The profiles that could not be opened no longer use the name `hits`, so a new profile can use
+    # it. `page-faults` can also be used, because it is not a counter of this profile.
     free = collecting({"page-faults": cp.Count, "hits": cp.Count}, lambda: {"hits": cp.Count(7), "page-faults": cp.Count(8)})
     with cp.profile(vm, counters=["task-clock"], collectors=[free]) as prof:
         vm["main"](argument)
@@ -111,7 +112,7 @@ def test_where_warnings_are_errors_a_failing_collector_is_one_and_hides_no_other
 
 def test_counters_of_another_device_alone_count_nothing_on_the_processor(mlp, monkeypatch):
     vm, entry, args = mlp
-    # An environment variable for the default counters makes no difference.
+    # The environment variable with the processor's default counters has no effect here.
     monkeypatch.setenv("COUNTERPOINT_CPU_METRICS", "page-faults")
     names = {tvm.cuda(): ["cuda:::event:elapsed_cycles_sm:device=0"]}
     with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:

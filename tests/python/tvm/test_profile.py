@@ -1,5 +1,5 @@
-"""Tests everything about a profile except the numbers in its report, with the TVM version that the package is made
-for."""
+"""Tests profiles with one version of TVM, that of the main test environment. test_versions.py tests the numbers in
+reports, with every supported version."""
 
 import gc
 import json
@@ -19,7 +19,7 @@ from tvm import relax
 
 
 class Told(cp.Collector):
-    """The collector has every kind of metric, with known values."""
+    """A collector with metrics of every kind, whose values are known in advance."""
 
     metrics = {
         "n": cp.Count,
@@ -64,7 +64,8 @@ def test_collector_of_every_kind(mlp):
     assert third["p"] == cp.Percent(12.5) and third["r"] == cp.Ratio(0.5)
     assert third["words"] == cp.Text("call 3 ü")
     assert "n" not in calls[1] and all("never" not in row for row in calls)
-    # The collector's slots are free again.
+    # The places for the values of the first collector are free again, so another collector can use
+    # them.
     with cp.profile(vm, counters=[], collectors=[Told()]) as prof:
         vm[entry](*args)
     assert support.ops(prof.report(all=True))[0]["n"] == cp.Count(-1)
@@ -122,14 +123,14 @@ class Beside(Interrupted):
 
 
 def ctrl_c():
-    """Python handles the signal in the Python code that runs next."""
+    """Sends SIGINT to this process. Python handles the signal in the Python code that runs next."""
     signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture
 def interruptible():
-    """Python does not set its handler of Ctrl-C if the signal is ignored, as it is in programs that
-    a shell started in the background."""
+    """Sets Python's handler of Ctrl-C during a test. Python itself does not set it in programs that
+    a shell started in the background, because SIGINT is ignored there."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -145,7 +146,7 @@ def test_what_ends_a_program_passes_a_collector(mlp, where, raised, error):
         with cp.profile(vm, counters=[], collectors=[collector, beside]) as prof:
             vm[entry](*args)
     assert error is not SystemExit or caught.value.code == 7
-    # The model stopped at the third op, and the calls before that are recorded.
+    # The model stopped at the third op, and the two calls before it have their metrics.
     assert collector.started == 3
     report = prof.report(all=True)
     ops = support.ops(report)
@@ -202,7 +203,8 @@ def test_functions_taken_before_are_measured_without_runs(mlp):
 
 
 def machine_with(middle):
-    """The machine's second op calls `middle`."""
+    """Returns a virtual machine whose second op calls `middle`, and the argument of its function
+    `main`."""
     tvm.register_global_func("test.around", lambda x: x, override=True)
     tvm.register_global_func("test.middle", middle, override=True)
     vm = models.machine(models.calls("test.around", "test.middle", "test.around"))
@@ -232,9 +234,9 @@ def test_a_profile_may_begin_and_end_inside_of_an_op():
     report = open_now[-1].report()
     names = [row["Name"].string for row in support.ops(report) if row["Name"].string != "vm.builtin.*"]
     assert names.count("test.middle") == 0 and sum(r["Count"].value for r in support.ops(report) if r["Name"].string == "test.around") == 2
-    # The profile ended in a run and an op, which are losses.
+    # The profile ended inside of a run and an op. Each of the two counts as a loss.
     assert [(loss.name, loss.count) for loss in report.losses] == [("call_cut_short", 2)]
-    # The next call removes our instrument.
+    # The next call of the machine removes Counterpoint's instrument.
     vm["main"](x)
     with cp.profile(vm, counters=[]) as prof:
         vm["main"](x)
@@ -305,7 +307,8 @@ def test_two_profiles_at_once(mlp):
         vm[entry](*args)
         with cp.profile(vm, counters=["page-faults"]) as inner:
             vm[entry](*args)
-        # The session continues while its calls are read.
+        # The recording that both profiles share continues while the report of the inner profile is
+        # made.
         assert support.counted(inner.report(all=True)) == once
         with pytest.raises(cp.ConflictError, match="page-faults.*task-clock"):
             cp.profile(vm, counters=["task-clock"]).__enter__()
@@ -353,7 +356,8 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch
             with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:
                 vm[entry](*args)
     about = [w for w in told if "cuda" in str(w.message)]
-    # There is no driver, so more rights would not help.
+    # The machine has no CUDA driver, so more rights would not help, and the warning must not advise
+    # them.
     assert len(about) == 1 and "libcuda.so" in str(about[0].message)
     assert "NVreg_RestrictProfilingToAdminUsers" not in str(about[0].message)
     # The warning names the line that opened the profile.
@@ -516,9 +520,9 @@ def test_a_profile_inside_of_a_run_is_part_of_it(tmp_path):
     where, ops = support.run(words, PYTHONPATH=path).split()
     assert where == profile
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
-    # There are three runs: one before the profiles, and one in each profile.
+    # The model ran three times: once before the two profiles, and once in each of them.
     assert len(document["runs"]) == 3 and len(document["ops"]) == 3 * int(ops)
-    # The programs that the package starts do not count as lost children.
+    # The losses do not include programs that Counterpoint's Python package starts.
     assert document["losses"] == []
 
 

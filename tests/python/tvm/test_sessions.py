@@ -1,4 +1,5 @@
-"""Tests what profiles cost and leave behind: directories, pools, mappings, and the first call."""
+"""Tests what profiles leave behind (directories, memory pools and mappings), and that the first call in a profile is
+recorded completely."""
 
 import gc
 import json
@@ -45,7 +46,8 @@ def test_children_that_end_at_once_leave_nothing(tmp_path):
     told = support.python(CHILDREN_THAT_EXIT, TMPDIR=str(tmp_path))
     assert int(told) > 0, "they could not remove theirs"
     assert list(tmp_path.iterdir()) == []
-    # Other tests may have made pools in the meantime.
+    # Other tests may have made pools in the meantime, but a directory without a pool would be a
+    # leftover.
     assert not {name for name in pools() - before if not Path(f"/dev/shm/{name}/pool").exists()}
 
 
@@ -72,7 +74,8 @@ def test_directories_of_others_are_left_alone(tmp_path, monkeypatch):
 
 
 def test_a_leftover_that_names_a_directory_of_others(tmp_path, monkeypatch):
-    """Anybody may have written a manifest, so the pool that it names is not trusted."""
+    """Anybody may have written the manifest of a leftover profile, so the clean-up must not delete
+    the pool that the manifest names."""
     from counterpoint import _places
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
@@ -138,7 +141,8 @@ def test_a_profile_that_is_read_late_or_never_is_whole_and_leaves_nothing(mlp, t
 
 
 def test_the_first_call_is_as_whole_as_the_others():
-    """Opening a profile creates the thread's state, its counters and the names of ops."""
+    """Opening a profile creates the calling thread's state and counters, and stores the names of
+    ops, so the first call need not do this."""
     vm = models.machine(models.touching(5))
     argument = support.fresh(10 * 4096)
     vm["main"](argument)
@@ -150,6 +154,6 @@ def test_the_first_call_is_as_whole_as_the_others():
         # The file already has the names for the op, its arguments and its regions.
         assert names.read_bytes().count(b"touch") == 3
         vm["main"](argument)
-        # A thread that TVM starts for regions adds no names.
+        # The pool thread that works for the op's parallel region adds no names.
         assert names.read_bytes().count(b"touch") == 3
     assert not prof.report().losses

@@ -55,7 +55,8 @@ def tiled():
 
 
 def guarded():
-    """A serial loop contains a parallel loop, and a condition contains loops."""
+    """Returns a function in which a serial loop contains a parallel loop, and an `if` contains
+    loops."""
 
     @T.prim_func
     def guarded(a: T.Buffer((4 * LAUNCHES, K), "float32"), b: T.Buffer((K, J), "float32"), c: T.Buffer((4 * LAUNCHES, J), "float32")):
@@ -91,7 +92,8 @@ def call(executable, name, times=1):
 
 
 def recorded(run):
-    """A profile needs a virtual machine, so this makes one."""
+    """Calls `run` in a profile, and returns the loops of this profile and the result of `run`. A
+    profile needs a virtual machine, so this function makes one that runs nothing."""
     vm = models.machine(models.calls("counterpoint.test.identity"))
     with cp.profile(vm, counters=[], loops=True) as prof:
         result = run()
@@ -99,7 +101,8 @@ def recorded(run):
 
 
 def scheduled(loops):
-    """Each loop has the sum of the hits of its ids, or None without ids."""
+    """Returns the loops of the schedule. `hits` is the sum over the report's loops that a loop of
+    the schedule became (`ids`), or None if there are none."""
     found = []
     for module in loops.document["modules"]:
         hits = {row["id"]: row["hits"] for row in module["rows"]}
@@ -164,8 +167,8 @@ def test_trip_counts_of_a_products_shape(mode):
     outer, middle, inner = (rows[one["ids"][0]] for one in schedule)
     assert (middle["parent"], inner["parent"]) == (outer["id"], middle["id"])
     assert [row["hits"] for row in (outer, middle, inner)] == [runs, runs * I, runs * I * J]
-    # LLVM moves the first term, which clears the sum, out of the innermost loop. Each iteration of
-    # the remaining loop adds four terms.
+    # LLVM moves the first iteration, which sets the sum to 0, out of the innermost loop. Each
+    # iteration of the remaining loop adds four terms.
     assert (depth - 1) % 4 == 0
     rounds = (depth - 1) // 4
     iterations = [runs * I, runs * I * J, runs * I * J * rounds]
@@ -338,7 +341,7 @@ def test_exported_libraries_in_another_process(tmp_path):
     path = os.pathsep.join(
         [str(support.places.DIST / "lib/python"), str(support.HERE), str(support.places.HERE)]
     )
-    # `code` imports Counterpoint, but nothing records.
+    # `code` imports Counterpoint, but it opens no profile.
     assert support.python(code, library).splitlines()[-1] == expected
     words = [support.PROGRAM, "run", "--loops", "-e", "none", "-o", str(profile), "--"]
     printed = support.run([*words, sys.executable, "-c", code, str(library)], PYTHONPATH=path)
@@ -351,7 +354,8 @@ def test_exported_libraries_in_another_process(tmp_path):
 
 
 def test_no_agent_in_the_process(tmp_path):
-    """The process has no package of ours."""
+    """The process that loads the instrumented library has neither Counterpoint's package nor its
+    agent."""
     with cp.loops(**ALL):
         instrumented = tvm.compile(tiled(), target="llvm")
     library = tmp_path / "tiled.so"
@@ -371,9 +375,9 @@ print(c.numpy().tobytes().hex())
 
 
 def test_all_three_ways_in_agree(tmp_path):
-    """The same matmul is instrumented as TIR, as LLVM's text, and as IREE's compiler tiles it. It
-    is 64 x 64, in eight row tiles, with column and sum loops in steps of 8
-    (crates/cli/tests/it/loops_iree.rs has IREE's numbers)."""
+    """The same matrix product is instrumented in three ways: as TIR, as LLVM IR, and in IREE's
+    compiler. The matrices are 64 x 64. IREE makes eight tiles of rows, with loops over columns and
+    terms in steps of 8 (crates/cli/tests/it/loops_iree.rs), and `mm` has the same loops."""
 
     @T.prim_func
     def mm(a: T.Buffer((64, 64), "float32"), b: T.Buffer((64, 64), "float32"), c: T.Buffer((64, 64), "float32")):

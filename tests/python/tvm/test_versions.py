@@ -1,4 +1,4 @@
-"""Tests what must hold with every supported TVM. The tests run once in the environment of each version."""
+"""Tests what must hold with every supported version of TVM. The tests run once in the environment of each version."""
 
 import csv
 import io
@@ -29,7 +29,8 @@ def test_report_of_a_model(name, fused):
     assert support.counted(report) == expected
     support.assert_sums_to_the_wall_time(report)
     assert not report.losses
-    # The folded report has fewer rows, but the same total time and number of calls.
+    # The folded report has one row for all book-keeping ops, but the same total time and number of
+    # calls.
     folded = prof.report()
     support.assert_sums_to_the_wall_time(folded)
     assert sum(r["Count"].value for r in folded.calls) == sum(r["Count"].value for r in report.calls)
@@ -40,7 +41,8 @@ def test_report_of_a_model(name, fused):
         assert None not in rows
         total = float(report.device_metrics["cpu0"][counter])
         assert float(sum(map(float, rows))) == pytest.approx(total, rel=1e-9)
-    # The counts of book-keeping ops are in the row of the entry function.
+    # The row of the entry function includes what book-keeping ops counted, and their own rows have
+    # no counters.
     for rows in (report.calls, folded.calls):
         book_keeping = [r for r in rows if r["Name"].string.startswith("vm.builtin.")]
         assert book_keeping and not any("page-faults" in r or "task-clock" in r for r in book_keeping)
@@ -80,7 +82,7 @@ def test_book_keeping_is_counted_where_it_is_asked_for(bookkeeping):
         assert found["vm.builtin.counterpoint_test"] is None and 30 <= own < 50
     total = report.device_metrics["cpu0"]["page-faults:u"].value
     assert total == sum(row["page-faults:u"].value for row in report.calls if "page-faults:u" in row)
-    # In every format, the value is absent and not 0.
+    # If book-keeping ops are not counted, their value is absent in every format, and not 0.
     (line,) = [row for row in csv.DictReader(io.StringIO(report.csv())) if "counterpoint_test" in row["Name"]]
     assert line["page-faults:u"] == (str(found["vm.builtin.counterpoint_test"]) if bookkeeping else "")
     document = json.loads(support.run([support.PROGRAM, "ops", prof.path, "--format", "json", "--all"]))
@@ -129,7 +131,7 @@ def test_users_instrument_is_called_and_stays():
     seen.clear()
     vm[entry](*args)
     assert seen == alone
-    # Our instrument calls an instrument that is set while the profile is open.
+    # Counterpoint's instrument calls an instrument that the user sets while the profile is open.
     vm.set_instrument(None)
     seen.clear()
     with cp.profile(vm, counters=[]) as prof:
@@ -222,7 +224,8 @@ def test_counterpoint_run_needs_no_change(tmp_path):
     profile = str(tmp_path / "run.cpt")
     bare = support.python(HOOKED)
     words = [support.PROGRAM, "run", "-e", "page-faults", "-o", profile, "--", sys.executable, "-c", HOOKED]
-    # `counterpoint run` adds the package to the program's path.
+    # `counterpoint run` adds the folder of Counterpoint's package to the program's PYTHONPATH, so
+    # this value does not have it.
     assert support.run(words, PYTHONPATH=os.pathsep.join([str(support.HERE), str(support.places.HERE)])) == bare
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
     mod, entry, arrays = models.MODELS["mlp"]()

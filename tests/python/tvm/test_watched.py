@@ -1,6 +1,6 @@
-"""Tests a profile with a budget, in which some runs are not watched: nothing records the single ops
-of such a run. The ops are counted nevertheless, because all runs of the function make the same
-calls (docs/sampling.md)."""
+"""Tests a profile with a budget, in which some runs are not watched: nothing records the single ops of such a run. The
+ops are counted nevertheless: a run is unwatched only if each run of its function makes the same calls
+(docs/sampling.md)."""
 
 import os
 from collections import Counter
@@ -29,13 +29,15 @@ SAME = "testing.echo"
 
 
 def many_small_ops():
-    """The ops do nothing, so that watching a run costs much more than the run itself."""
+    """Returns a virtual machine and its arguments. The ops do nothing, so that watching a run costs
+    much more than the run itself."""
     vm = models.machine(models.calls(*[SAME] * OPS))
     return vm, models.tensors([np.ones((2, 2), "float32")])
 
 
 def branching():
-    """The function calls its op once, or twice if its second argument is true."""
+    """Returns a module whose function `main` calls one op: once, or twice if its second argument is
+    true."""
     info = models.TENSOR((2, 2), "float32")
     builder = relax.BlockBuilder()
     x, twice = relax.Var("x", info), relax.Var("twice", models.TENSOR((), "bool"))
@@ -120,8 +122,8 @@ def test_a_run_that_fails_while_it_is_not_watched_is_a_loss(tmp_path):
     found = counts(tmp_path / "p.cpt")
     assert found["main"] == RUNS
     lost = losses(prof)
-    # Most of the failed runs were not watched, so they are losses. In the others, the ops up to the
-    # one that threw are counted exactly.
+    # Most of the failed runs were not watched, so they are losses. In the failed runs that were
+    # watched, exactly the ops up to and including the one that threw are counted.
     assert set(lost) == {"runs_unlike"} and RUNS // 20 < lost["runs_unlike"] <= failed
     assert found["counterpoint.sometimes"] == RUNS - lost["runs_unlike"]
     assert found[SAME] == (RUNS - failed) * (OPS + 1) + (failed - lost["runs_unlike"]) * OPS
@@ -273,7 +275,7 @@ def test_a_profile_that_ends_inside_of_a_run_that_is_not_watched(tmp_path):
     found = counts(tmp_path / "p.cpt")
     assert RUNS // 2 <= found["main"] <= RUNS // 2 + 1
     assert found[SAME] - RUNS // 2 * (OPS + 1) in range(OPS + 2)
-    # The machine no longer has our instrument.
+    # The machine no longer has Counterpoint's instrument.
     again, _ = support.independent(vm, "main", args)
     assert again == seen
     with cp.profile(vm, counters=[], budget=0, output=tmp_path / "q.cpt"):

@@ -68,7 +68,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 let before = words.into_iter().chain(paths).collect();
                 let case = case(&format!("{budget}.{events}"), before);
                 let name = format!("{name}, {what}, budget {budget}");
-                // With a budget of 0, calls are only counted.
+                // With a budget of 0, calls are only counted, and the cost has no target.
                 let at_most = Some(1.0 + part).filter(|_| part > 0.0);
                 let truth =
                     Formula::Ratio { over: Of::new(case.label, "cpu"), under: under.clone() };

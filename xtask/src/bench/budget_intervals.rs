@@ -1,10 +1,10 @@
 //! `budget-intervals`: runs programs with a budget, and measures how often the 95 % interval of an
 //! estimate contains the value that a full run of the same program found.
 //!
-//! `replay` records a program once in full. Then, many times for each budget, it chooses calls of
-//! this recording as a run with this budget would, with the agent's code
-//! (`recorder/budget/replay.rs`). So differences between processes have no effect. `direct` runs
-//! the program with each budget, and compares these runs with full runs.
+//! The mode `replay` records a program once in full in each round. Then, many times for each
+//! budget, it chooses calls of this recording as a run with this budget would, with the agent's
+//! code (`recorder/budget/replay.rs`). So differences between processes have no effect. The mode
+//! `direct` runs the program with each budget, and compares these runs with runs without a budget.
 //! `benches/budget_intervals.py` does both.
 
 use std::path::{Path, PathBuf};

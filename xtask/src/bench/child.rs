@@ -11,7 +11,8 @@ use super::plan::{Case, Observe, Reading, Readings};
 use crate::layout::Layout;
 use crate::process::describe;
 
-/// The output goes to files, because a pipe that xtask reads too slowly could delay the program.
+/// Runs the command of a case. Its output goes to files, because a pipe that xtask reads too slowly
+/// could delay the program.
 pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
     let folder = layout.bench()?;
     let out = folder.join("stdout.txt");
@@ -81,7 +82,7 @@ fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Rea
     Ok((status, readings))
 }
 
-/// Returns the private memory in KiB; `None` once the process is gone.
+/// Returns the private memory of a process in KiB, or `None` once the process is gone.
 fn private_kib(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let field = |name: &str| -> Option<u64> {

@@ -1,6 +1,6 @@
-//! Benchmarks of datasets with many ranks: `dataset-export` measures adding a recording,
-//! `dataset-merge` measures merging and reading a thousand ranks, and `dataset-query` measures SQL
-//! queries.
+//! Benchmarks of datasets with many ranks: `dataset-export` measures adding a recording to a
+//! dataset, `dataset-merge` measures merging and reading a thousand ranks, and `dataset-query`
+//! measures SQL queries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ const RANKS: u32 = 1_000;
 const CALLS: u32 = 1_000_000;
 /// The number of ops of each rank.
 const OPS: u32 = 200;
-/// The number of ranks in `dataset-query` that have a row for each call. This takes 13 MB per rank.
+/// The number of ranks in `dataset-query` that have a row for each call. These rows take 13 MB per
+/// rank.
 const RANKS_WITH_CALLS: u32 = 100;
 const COUNTERS: u32 = 2;
 /// The number of rounds for programs that take up to half a minute.
@@ -44,7 +45,8 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         for (label, option) in [(sums, None), (with_calls, Some("--calls"))] {
             let (program, profile) = (program.clone(), profile.clone());
             let dataset = folder.join(format!("dataset-{label}"));
-            // `--goes-on` exports as `run --dataset` does while the program runs.
+            // With `--goes-on`, `export` adds to the dataset as `run --dataset` does while its
+            // program still runs.
             cases.push(Case::new(label, Observe::PrivateMemory, move || {
                 let _ = fs::remove_dir_all(&dataset);
                 let mut command = Command::new(&program);
@@ -154,7 +156,8 @@ pub fn query(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: FEW_ROUNDS, notes })
 }
 
-/// The first `with_calls` ranks also have a row for each call.
+/// Makes a dataset, and returns its path. Its first `with_calls` ranks also have a row for each
+/// call.
 fn ranks(layout: &Layout, name: &str, with_calls: u32) -> Result<PathBuf> {
     let folder = layout.bench()?.join(name);
     remove(&folder)?;

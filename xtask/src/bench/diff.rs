@@ -1,6 +1,6 @@
-//! `diff`: measures how often `counterpoint diff` calls equal programs different, and how often it
-//! detects more work in a matrix product, compared with hyperfine. Each round records twelve series
-//! of pairs of runs, which takes half a minute.
+//! `diff`: measures how often `counterpoint diff` finds a difference between equal programs, and
+//! how often it detects that a matrix product has more work. The same is measured with hyperfine.
+//! Each round records twelve series of pairs of runs, which takes half a minute.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::process::{exists, quiet};
 use crate::setup::packages;
 
 const ROUNDS: usize = 20;
-/// The columns of the first matrix product in the model `mlp`.
+/// The number of columns of the first matrix product in the model `mlp`.
 const COLUMNS: u32 = 784;
 /// The kinds of series. 824 columns are 5.1 % more multiplications, and 808 columns 3.1 % more.
 const SERIES: [Series; 3] = [

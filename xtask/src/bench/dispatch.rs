@@ -3,9 +3,9 @@
 //! `tinyloop` makes 100,000 dispatches of one workgroup per inference, and `local-sync` runs them
 //! on one thread. (On `local-task`, a tiny dispatch takes 16 µs, so the cost of recording could not
 //! be seen.) `iree-benchmark-module` times its inferences itself, so the result includes neither
-//! its start-up nor what `counterpoint run` does before and after the program. The difference
-//! between two runs of `iree-run-module` (2,000 and 12,000 iterations) was rejected, because it has
-//! the noise of two processes.
+//! its start-up nor what `counterpoint run` does before and after the program. The benchmark does
+//! not use the difference between two runs of `iree-run-module` (2,000 and 12,000 iterations),
+//! because this difference has the noise of two processes.
 //!
 //! The transformer is a real program: its calls take 1.5 µs on average and fill the processor's
 //! caches with their own data.
@@ -21,8 +21,8 @@ use crate::{dist, fixtures::site_packages};
 
 const ITERATIONS: u32 = 2000;
 const INFERENCES: u32 = 8;
-/// The number of inferences of the transformer per process. Each makes 134 calls, so starting the
-/// recording takes a hundredth of the cost of recording.
+/// The number of inferences of the transformer per process. Each inference makes 134 calls. With so
+/// many calls, starting the recording is only a hundredth of the cost of recording.
 const BLOCKS: u32 = 3000;
 /// 50 dispatches per iteration, according to `fixtures/iree/expected.json`.
 const DISPATCHES: f64 = 50.0 * ITERATIONS as f64;
@@ -92,7 +92,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             at_most,
         )
     };
-    // The milliseconds of a whole command are for all inferences.
+    // The times of a whole command are in ms, and cover all inferences.
     let whole = DISPATCHES * f64::from(INFERENCES) / 1e6;
     Ok(Plan {
         cases: vec![

@@ -1,6 +1,6 @@
-//! `guest-reads`: measures how many instructions a pair of readings takes in the emulated machine,
-//! compared with a minimal C program that reads the same. The counts have almost no noise; the
-//! little that they have comes from the guest's timer.
+//! `guest-reads`: measures how many instructions it takes to read counters twice (begin and end) in
+//! QEMU's emulated machine, compared with a minimal C program that reads the same counters. The
+//! counts have almost no noise; the little that they have comes from the guest's timer.
 
 use std::process::Command;
 

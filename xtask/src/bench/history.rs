@@ -1,7 +1,7 @@
 //! `cargo xtask bench --history NAME`: draws the results of a benchmark over time.
 //!
-//! `benches/runs` has the newest result of each benchmark; git's history has the earlier ones. Each
-//! is a text of [`super::results`]:
+//! `benches/runs` has the newest result of each benchmark; git's history has the earlier ones.
+//! [`super::results`] writes each result as a text:
 //!
 //! ```text
 //!  2026-11-23 UTC 01:13:04
@@ -111,7 +111,8 @@ fn figure(line: &str) -> Option<((String, String), Point)> {
     Some(((name.trim().to_owned(), unit.to_owned()), point))
 }
 
-/// Each figure has a scale of its own, from the smallest to the largest end of an interval.
+/// Draws the figures. The scale of each figure goes from the lowest to the highest end of the
+/// figure's intervals.
 fn draw(name: &str, figures: &Figures) -> String {
     let mut out = format!("{name}\n");
     for ((figure, unit), points) in figures {

@@ -32,8 +32,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             Case::new("configured", Observe::Process, move || {
                     let mut command = pass(&python);
                     command.env("LD_PRELOAD", &library);
-                    // The library only reads this file when the process loads its first executable
-                    // library, which Python never does here.
+                    // The preloaded library reads this file only when the program first does
+                    // something that can be recorded, which never happens here.
                     command.env("COUNTERPOINT_RUN_FILE", "/nowhere/run.bin");
                     command
                 }),
@@ -43,8 +43,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             difference("added wall, under a profile", "configured", "wall", Some(2.0)),
             difference("added cpu", "preloaded", "cpu-total", None),
         ],
-        // The scheduler's noise is as large as the effect, so many rounds are necessary. A process
-        // takes ten milliseconds.
+        // The scheduler's noise is as large as the effect, so many rounds are necessary. They take
+        // little time, because a process takes only ten milliseconds.
         rounds: 100,
         notes: vec![
             "preloaded: no profile is configured; configured: with a profile, like every child of `counterpoint run`"

@@ -1,6 +1,6 @@
-//! `loops`: measures the cost of hits of instrumented loops. The kernels of
-//! `tests/programs/loops_kernels.c` do nothing but such hits. Clang prints them as LLVM IR,
-//! `counterpoint loops instrument` rewrites it for each mode, and clang compiles it without its
+//! `loops`: measures the cost of hits of instrumented loops (a hit is one entry of a loop). The
+//! kernels of `tests/programs/loops_kernels.c` do nothing but such hits. Clang prints them as LLVM
+//! IR, `counterpoint loops instrument` rewrites it for each mode, and clang compiles it without its
 //! optimiser, as docs/loops.md says. One process times all kernels, in batches that take turns.
 //! Another process times LLVM's XRay in its flight-recorder mode.
 

@@ -15,11 +15,12 @@ use crate::process::output;
 
 /// Products in one process.
 const TIMES: u32 = 1000;
-/// The name, and the largest depth of instrumented loops. The kernel has one loop of each depth.
-/// The loop of depth 2 is entered four times in each hit of the loop of depth 1, and runs over all
-/// 512 terms.
+/// The name of each case, and the depth of the innermost loop that is instrumented in it. The
+/// kernel has one loop of each depth. For each entry of the loop of depth 1, the loop of depth 2 is
+/// entered four times. It runs over all 512 terms.
 const DEPTHS: [(&str, &str); 3] = [("depth0", "0"), ("depth1", "1"), ("depth2", "2")];
-/// A Python program that prints what an empty hit costs.
+/// A Python program that prints what it costs to enter an instrumented loop, without the work of
+/// the loop.
 const COST: &str = "\
 import json, sys
 module = json.load(sys.stdin)['modules'][0]

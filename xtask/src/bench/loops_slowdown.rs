@@ -1,6 +1,6 @@
-//! `loops-slowdown`: measures how much instrumentation slows down a whole kernel, and whether the
-//! report states the outer loop's time in the program without instrumentation. The kernels are
-//! those of `tests/programs/loops_matmul.c`. It also measures the speed of the instrumenter.
+//! `loops-slowdown`: measures how much instrumentation slows down a whole kernel, and how close the
+//! outer loop's time in the report is to its time without instrumentation. The kernels are those of
+//! `tests/programs/loops_matmul.c`. The benchmark also measures the speed of the instrumenter.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,9 @@ use crate::process::output;
 use crate::setup::packages;
 
 const CLANG: &str = "clang-19";
-/// Targets: the slowdown if loops of depth 0 and 1 are instrumented, the slowdown for depth 2, and
-/// the outer loop's time in the report divided by its true time.
+/// The name of each kernel, and its targets: the slowdown if loops of depth 0 and 1 are
+/// instrumented, the slowdown for depth 2, and the outer loop's time in the report divided by its
+/// true time.
 const KERNELS: [(&str, f64, f64, f64); 4] = [
     ("dot_256", 1.02, 1.15, 1.10),
     ("ikj_256", 1.02, 1.15, 1.10),
@@ -71,7 +72,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let source = layout.root.join("tests/programs/loops_matmul.c");
     clang(&["-S", "-emit-llvm"], &source, &text)?;
     // The address of a loop's code changes its speed by up to a tenth, and any change of the
-    // program moves the loops.
+    // program moves the loops. So the compiler aligns all loops.
     let late = ["-Xclang", "-disable-llvm-passes", "-falign-loops=64"];
     let plain = scratch.join("matmul-plain");
     clang(&late, &text, &plain)?;

@@ -1,6 +1,6 @@
 //! `opencl`: measures how much time the plugin for OpenCL adds to calls, with PoCL as the device.
-//! `tests/programs/opencl/bench.c` measures the calls without the layer, with an idle layer, and
-//! while the plugin records.
+//! The plugin is an OpenCL layer. `tests/programs/opencl/bench.c` measures the calls without it,
+//! with the idle layer, and while it records.
 
 use std::path::PathBuf;
 use std::process::Command;

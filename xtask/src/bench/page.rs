@@ -15,7 +15,7 @@ use crate::process::{cargo, output, quiet};
 const MILLION: u32 = 1_000_000;
 const TEN_MILLION: u32 = 10_000_000;
 const COUNTERS: u32 = 2;
-/// Each round takes about 15 s.
+/// The number of rounds. A round takes about 15 s.
 const ROUNDS: usize = 10;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {

@@ -1,4 +1,4 @@
-//! The parts of a benchmark.
+//! The description of a benchmark: a [`Plan`] and the types of which it consists.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,7 +11,7 @@ pub struct Plan {
     pub figures: Vec<Figure>,
     /// The default number of rounds.
     pub rounds: usize,
-    /// What a reader of the result must know, one sentence each.
+    /// Notes for people who read the result. They are printed with it.
     pub notes: Vec<String>,
 }
 
@@ -34,20 +34,23 @@ impl Case {
     }
 }
 
-/// Where the numbers of a case come from. The usage of the process is read in all cases: `wall`,
-/// `user`, `sys` and `cpu-total` (user and sys together) in milliseconds, and `max-rss` in KiB.
-/// Except for `wall`, they include child processes for which the process has waited.
+/// Says which readings are taken from the command of a case. Every variant includes the resource
+/// usage of the command's process: `wall`, `user`, `sys` and `cpu-total` (user and sys together) in
+/// milliseconds, and `max-rss` in KiB. All of these but `wall` include child processes for which
+/// the process has waited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Observe {
     /// Only the process itself.
     Process,
-    /// The process, and lines `NAME VALUE UNIT` on its stdout. Other lines are ignored.
+    /// The usage of the process, and its lines `NAME VALUE UNIT` on stdout. Other lines are
+    /// ignored.
     Lines,
-    /// The process, and Google Benchmark's JSON on its stdout: `real` and `cpu`, in nanoseconds per
-    /// iteration.
+    /// The usage of the process, and two values from Google Benchmark's JSON on its stdout: `real`
+    /// and `cpu`, in nanoseconds per iteration.
     GoogleBenchmark,
-    /// The process, and `private`: the highest private memory in KiB, sampled from
-    /// `/proc/PID/smaps_rollup`. Unlike `max-rss`, it leaves out mapped input files.
+    /// The usage of the process, and `private`: its highest private memory in KiB, sampled from
+    /// `/proc/PID/smaps_rollup`. Unlike `max-rss`, `private` leaves out memory that other processes
+    /// have mapped, too.
     PrivateMemory,
 }
 

@@ -1,8 +1,9 @@
 //! `plugin`: measures the cost of an event that a profiler plugin hands to its host. A plugin in C
-//! (`tests/programs/plugins/price.c`) measures the host's trace builder, a bare copy of the same
-//! bytes (the floor), and writing Chrome's JSON with `fprintf`, as Kineto's hosts do. Then
-//! `counterpoint plugin run` records a plugin with a million events and one with a single event.
-//! The difference is the cost of moving events into the profile.
+//! (`tests/programs/plugins/price.c`) measures the time per event of the host's trace builder, of a
+//! mere copy of the same bytes (the floor), and of writing Chrome's JSON with `fprintf`, as Kineto
+//! does. Then `counterpoint plugin run` records a plugin with a million events and one with a
+//! single event. The difference between the times of these two recordings is the cost of moving
+//! events into the profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +16,7 @@ use crate::layout::Layout;
 use crate::process::{cargo, output};
 
 const EVENTS: u32 = 1_000_000;
-/// The name in the readings, the name in the result, and the target in ns.
+/// For each kind of event: its name in the readings, its name in the result, and the target in ns.
 const KINDS: [(&str, &str, Option<f64>); 4] = [
     ("named", "an event with a name", Some(60.0)),
     ("flow", "… and a flow", None),

@@ -5,12 +5,13 @@
 //! the same round, with and without the recorder. (Wall time on a shared machine depends mostly on
 //! its other users.) `benches/price.py` makes each run and reads its report.
 //!
-//! `price-torch` does the same with a training loop of PyTorch, which also runs with a budget. It
-//! is a separate benchmark, because each of its rounds takes two minutes. Its processes of a round
-//! take turns, step by step (`benches/price_in_turns.py` says why).
+//! `price-torch` does the same with a training loop of PyTorch, which also runs with a budget (`run
+//! --budget`). It is a separate benchmark, because each of its rounds takes two minutes. In a round
+//! of `price-torch`, the training processes take turns: each does one step, and then waits for the
+//! others (`benches/price_in_turns.py` says why).
 //!
-//! The figure is the true cost divided by the stated cost. The true cost is noisy and may even be
-//! negative, so it must not be the divisor.
+//! The figures `true / stated` are the true cost divided by the stated cost. The true cost is noisy
+//! and may even be negative, so it must not be the divisor.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,23 +27,27 @@ use crate::fixtures::{
 use crate::layout::Layout;
 use crate::process::output;
 
-/// A fixture, its inputs, the number of inferences on each device, and for each device the last
-/// input, if it is a number of iterations. Each run takes a large part of a second.
+/// A fixture, its inputs, and two values for each of [`DEVICES`]: the number of inferences, and a
+/// last input for a fixture that takes a number of iterations. With these numbers, a process runs
+/// for a large part of a second.
 type Model = (&'static Fixture, &'static [&'static str], [u32; 2], [Option<u32>; 2]);
 const MODELS: [Model; 3] = [
-    // On local-task, a dispatch of tinyloop takes 16 µs instead of 0.1 µs.
+    // A dispatch of tinyloop takes 0.1 µs on local-sync and 16 µs on local-task, which therefore
+    // makes fewer iterations.
     (&TINYLOOP, &["16xf32=0"], [4, 4], [Some(2_000), Some(150)]),
     (&MLP, MLP.inputs, [3_000, 1_500], [None; 2]),
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, [2_000, 1_000], [None; 2]),
 ];
 const DEVICES: [&str; 2] = ["local-sync", "local-task"];
 const TVM_RUNS: u32 = 3_000;
-/// The number of steps of a training loop, of which the first 8 are always recorded with a budget.
+/// The number of steps of a training loop. In a run with a budget, the first 8 steps are always
+/// recorded.
 const TRAINING_STEPS: u32 = 32;
-/// The smallest number of rounds that a benchmark may have.
+/// The number of rounds of `price-torch`: the smallest number that a benchmark may have.
 const TRAINING_ROUNDS: usize = 10;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
-/// The case, the arguments of `run`, and the target for the time as a multiple of the time alone.
+/// The name of a mode, its arguments of `counterpoint run`, and the target for the program's time
+/// as a multiple of its time without the recorder.
 type Mode = (&'static str, &'static str, Option<f64>);
 const COUNTERS: [Mode; 3] = [
     ("timing", "-e none", None),
@@ -55,13 +60,13 @@ const TRAINING: [Mode; 4] = [
     ("budget-2-exact", "-e none --budget 2% --exact-counts", None),
     ("one", "-e page-faults", Some(1.06)),
 ];
-/// The stated cost may be up to a fifth less than the true cost (1 / 0.8 = 1.25). It may also be up
-/// to a fifth more (1 / 1.2 = 0.83), but a target is only an upper bound: check that the interval
-/// is above 0.83.
+/// The target for the true cost divided by the stated cost: the stated cost may be up to a fifth
+/// less than the true cost (1 / 0.8 = 1.25). It may also be up to a fifth more (1 / 1.2 = 0.83),
+/// but a target is only an upper bound: check that the interval is above 0.83.
 const AT_MOST: f64 = 1.25;
 
-/// The paths of `counterpoint`, of IREE's benchmark tool and of the compiled models. If environment
-/// variables name them, nothing is built or downloaded.
+/// Returns the paths of `counterpoint`, of IREE's benchmark tool and of the compiled models. If
+/// environment variables name them, nothing is built or downloaded.
 pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let program = dist::given(layout)?.program();
@@ -72,12 +77,13 @@ pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
             (layout.venv(), layout.fixtures())
         }
     };
-    // The wheel's script of the same name would start Python first.
+    // IREE's Python package also installs a script of this name, but the script would start Python
+    // first.
     let tool = site_packages(&venv)?.join("iree/_runtime_libs/iree-benchmark-module");
     Ok((program, tool, modules))
 }
 
-/// A program with its arguments, and the name of its figures.
+/// A program with its arguments, and the name with which its figures begin.
 pub(super) struct Workload {
     pub name: String,
     pub command: Vec<String>,
@@ -111,7 +117,7 @@ fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
     Ok(all)
 }
 
-/// A model of a hundred tiny ops.
+/// Returns a workload that runs a model of a hundred tiny ops on TVM.
 pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
     let python = tvm_op::python(layout)?;
     let scratch = layout.bench()?;
@@ -120,7 +126,7 @@ pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
         let paths = [&python, &script, &scratch].map(|path| path.display().to_string());
         paths.into_iter().chain([runs.to_string()]).collect::<Vec<_>>()
     };
-    // Compiles the model, so that the measured runs do not.
+    // This first run compiles the model, so that the measured runs need not compile it.
     let first = command(1);
     output(Command::new(&first[0]).args(&first[1..]), "compile TVM's model")?;
     Ok(Workload { name: "small-ops.tvm".to_owned(), command: command(runs) })
@@ -131,7 +137,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(compare(layout, &program, workloads(layout, &tool, &modules)?, &COUNTERS))
 }
 
-/// Each case runs the loop alone and in all modes, with one of the numbers of threads.
+/// Each case is for one number of threads. It runs the training loop without the recorder and in
+/// each mode of [`TRAINING`].
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
     let program = dist::given(layout)?.program();
     let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;

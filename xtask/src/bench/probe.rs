@@ -1,7 +1,8 @@
 //! `probe`: measures only the code that runs at each recorded call. `tests/programs/probe_bench.c`
-//! calls an empty function of an executable library, which `libcounterpoint.so` intercepts. The
-//! time is compared with the cheapest possible pair of readings (the floor) and with the usual way
-//! of reading (the peer), in batches that take turns in one process.
+//! calls an empty function of an IREE executable library, and `libcounterpoint.so` intercepts these
+//! calls. The time that the recorder adds to a call is compared with the cheapest possible pair of
+//! readings (the floor), and with counters that are reset and enabled before a call, and disabled
+//! and read after it (the peer). The batches take turns in one process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,8 @@ use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// Number of software counters, a name, and the value of `run -e`.
+/// The number of software counters, the label of the case, and the value of the option `-e` of
+/// `counterpoint run`.
 const GROUPS: [(u32, &str, &str); 4] = [
     (0, "none", "none"),
     (1, "one", "page-faults"),

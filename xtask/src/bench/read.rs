@@ -1,6 +1,6 @@
 //! `read`: measures a pair of `begin` and `end` of the crate `measure` with software counters,
-//! compared with PAPI and the crate `perf-event2`, in batches that take turns in one process
-//! (`benches/peers`, a separate workspace).
+//! compared with PAPI and the crate `perf-event2`. The program in `benches/peers` (a separate
+//! workspace) measures all of them in one process, in batches that take turns.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

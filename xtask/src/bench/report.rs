@@ -1,5 +1,5 @@
-//! `report-10m`: measures the time for a report of ten million recorded calls, of workgroups and of
-//! ops inside the runs of a virtual machine.
+//! `report-10m`: measures the time and the memory for a report of ten million recorded calls. One
+//! profile contains workgroups, the other one ops inside the runs of a virtual machine.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +13,8 @@ use crate::process::{cargo, output};
 const CALLS: u32 = 10_000_000;
 const COUNTERS: u32 = 2;
 
-/// The name, the example of testkit that makes it, and the targets in ms and MiB.
+/// For each profile: its name, the example of testkit that makes it, and the targets for its report
+/// in ms and MiB.
 const PROFILES: [(&str, &str, f64, f64); 2] =
     [("flat", "big-profile", 500.0, 100.0), ("nested", "big-ops", 1000.0, 200.0)];
 

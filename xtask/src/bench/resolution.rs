@@ -1,5 +1,6 @@
-//! `resolution`: measures how often the true mean is inside of the interval that the report states
-//! for its compensated mean.
+//! `resolution`: measures how often the true mean is inside of the interval that the report states.
+//! It is the interval of the compensated mean, from which the recorder's own time has been
+//! subtracted.
 //!
 //! `tests/programs/resolution.c` calls functions of known duration, from 20 ns to 1 ms, in turn
 //! directly and through the recorder. `benches/resolution.py` compares the means of the report with

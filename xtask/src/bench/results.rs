@@ -1,5 +1,5 @@
-//! Writes the files of a run: `benches/runs/NAME.txt`, a page that replaces the one of the run
-//! before, and `target/bench/NAME.json` with every reading.
+//! Writes the result of a benchmark to two files: `benches/runs/NAME.txt`, a page for people, and
+//! `target/bench/NAME.json` with every reading. Both replace the files of the previous result.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ impl Outcome {
 }
 
 impl Report<'_> {
-    /// Returns the page for people.
+    /// Returns the page for people, without its first line, which contains the date.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let machine = machine::describe();
@@ -117,7 +117,7 @@ impl Report<'_> {
         text
     }
 
-    /// Returns the path of the page.
+    /// Writes both files, and returns the path of the page.
     pub fn save(&self, layout: &Layout) -> Result<PathBuf> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let json =

@@ -12,7 +12,7 @@ use crate::layout::Layout;
 use crate::process::{exists, output};
 use crate::setup::packages;
 
-/// A round takes about a minute.
+/// The number of rounds. A round takes about a minute.
 const ROUNDS: usize = 10;
 const SECONDS: &str = "5";
 /// The largest allowed difference, as a fraction of likwid-bench's rate.

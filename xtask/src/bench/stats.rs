@@ -9,8 +9,8 @@ pub struct Estimate {
     pub count: usize,
 }
 
-/// The number of resamples of a bootstrap. With this many, the ends of the interval move by less
-/// than their last printed digit.
+/// The number of resamples of a bootstrap. With this many, another seed would move the ends of the
+/// interval by less than their last printed digit.
 const RESAMPLES: usize = 10_000;
 
 pub fn median_estimate(values: &[f64]) -> Option<Estimate> {
@@ -21,8 +21,8 @@ pub fn mean_estimate(values: &[f64]) -> Option<Estimate> {
     estimate(values, |values| mean(values))
 }
 
-/// `statistic` may sort the values that it gets. The seed is constant, so the same readings give
-/// the same interval.
+/// Returns the statistic of some values, with its interval. The function `statistic` may sort the
+/// values that it gets. The seed is constant, so the same readings give the same interval.
 fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<Estimate> {
     let middle = statistic(&mut values.to_vec())?;
     let mut state = 0x9e37_79b9_7f4a_7c15;
@@ -30,8 +30,8 @@ fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<
     let mut resampled: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| {
             for slot in &mut resample {
-                // The high half of the product is a random index, without a division. The indices
-                // are almost equally likely for so few values.
+                // The high half of the product is a random index, which needs no division. The
+                // indices are almost equally likely for so few values.
                 let index = (u128::from(next(&mut state)) * values.len() as u128) >> 64;
                 *slot = values[index as usize];
             }
@@ -80,9 +80,9 @@ mod tests {
         assert_eq!(constant, Some(Estimate { middle: 7.0, low: 7.0, high: 7.0, count: 15 }));
     }
 
-    /// Of 15 values, the 4th and the 12th enclose the median with 96.5% (binomial table), and the
-    /// 5th and the 11th with 88.2%. The ends of the bootstrap interval are also order statistics,
-    /// between these pairs.
+    /// Of 15 values, the 4th and the 12th enclose the median with a probability of 96.5% (binomial
+    /// table), and the 5th and the 11th with one of 88.2%. The bootstrap's 95% interval must be at
+    /// least as wide as the second of these intervals, and at most as wide as the first.
     #[test]
     fn interval_agrees_with_order_statistics() {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();
@@ -92,7 +92,8 @@ mod tests {
         assert!((11.0..=12.0).contains(&found.high), "{found:?}");
     }
 
-    /// The exact interval of this binomial share (Clopper and Pearson) is 0.0314 to 0.1025.
+    /// For 12 ones among 200 values, the exact binomial interval (Clopper and Pearson) is 0.0314 to
+    /// 0.1025.
     #[test]
     fn rates_are_means() {
         let mut values = [0.0; 200];

@@ -1,5 +1,6 @@
-//! `stats-10m`: measures the distributions of ten million recorded calls with four counters,
-//! compared with numpy and scipy, which compute the same from the exported Parquet file.
+//! `stats-10m`: measures how long `counterpoint stats` takes for ten million recorded calls with
+//! four counters, and how much memory it needs. For comparison, numpy and scipy compute the same
+//! from the exported Parquet file.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +14,7 @@ use crate::setup::{self, List};
 
 const CALLS: u32 = 10_000_000;
 const COUNTERS: u32 = 4;
-/// Each round takes some seconds.
+/// The number of rounds. A round takes some seconds.
 const ROUNDS: usize = 10;
 
 const PEER: &str = include_str!("../../../benches/stats_10m.py");

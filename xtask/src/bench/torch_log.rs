@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::process::{quiet, timed};
 use crate::setup::{self, List};
 
-/// Each round takes some ten seconds.
+/// The number of rounds. A round takes about ten seconds.
 const ROUNDS: usize = 10;
 
 const SCRIPT: &str = include_str!("../../../benches/torch/log.py");

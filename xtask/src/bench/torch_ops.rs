@@ -1,6 +1,7 @@
-//! `torch-ops`: measures the cost per op of PyTorch. `benches/torch/ops.py` calls a small op in
-//! stock PyTorch, without an observer and with up to five different ones in turn, in one process.
-//! Most of the cost of an observer is the time that PyTorch takes to call it.
+//! `torch-ops`: measures how much time an observer (a callback for each op) adds to an op of
+//! PyTorch. `benches/torch/ops.py` calls a small op in stock PyTorch, without an observer and with
+//! up to five different ones in turn, in one process. Most of the cost of an observer is the time
+//! that PyTorch takes to call it.
 
 use std::process::Command;
 
@@ -10,7 +11,8 @@ use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use super::torch::Tools;
 use crate::layout::Layout;
 
-/// The case, the value of `run -e`, and the number of counters.
+/// The label of the case, the value of the option `-e` of `counterpoint run`, and the number of
+/// counters.
 const GROUPS: [(&str, &str, &str); 3] = [
     ("none", "none", "0"),
     ("one", "page-faults:u", "1"),
@@ -37,10 +39,11 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 let _ = std::fs::remove_dir_all(&profile);
             }
             let mut command = Command::new(&program);
-            // The package of the checkout finds the library by this variable.
+            // The Python package of the checkout finds `libcounterpoint.so` by this variable.
             command.env("COUNTERPOINT_DIST", &root);
             command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-            // -E disables the hook of `run`, which would record all cases.
+            // With -E, Python does not load the hook of `counterpoint run`, which would record all
+            // cases, also those without an observer.
             command.arg(&python).arg("-E").arg(&script).args([&package, &noop]).arg(counters);
             command
         }));

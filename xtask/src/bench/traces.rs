@@ -13,7 +13,8 @@ use crate::layout::Layout;
 use crate::process::{cargo, output, quiet, timed};
 use crate::setup::{self, List};
 
-/// Each round takes about ten seconds, because torch must also process what it records.
+/// The number of rounds. A round takes about ten seconds, because torch must also process what it
+/// records.
 const ROUNDS: usize = 10;
 const CALLS: u32 = 1_000_000;
 const COUNTERS: u32 = 2;
@@ -223,7 +224,7 @@ pub fn import(layout: &Layout) -> Result<Plan> {
     let cpu = || Of::new("import", "cpu-total");
     let load = || Of::new("python", "load");
     let mut figures = vec![
-        // The targets of both times are the time for the file's bytes at 300 MB/s.
+        // The target for both times is the time in which the file could be read at 300 MB/s.
         value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
         value("processor time", "ms", cpu(), Some(bytes / 300e3)),
         ratio("over json.load", wall("import"), load(), 0.1),

@@ -1,5 +1,5 @@
-//! `tvm-model`: measures a whole model on TVM, alone and under `counterpoint run`. `tvm-op`
-//! measures the cost of single ops.
+//! `tvm-model`: measures how long a run of a whole model on TVM takes, alone and under
+//! `counterpoint run`. `tvm-op` measures the cost of single ops.
 
 use std::process::Command;
 

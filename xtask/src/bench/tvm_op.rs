@@ -1,6 +1,7 @@
-//! `tvm-op`: measures the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs trivial
-//! kernels in unmodified TVM, without an instrument and with three different ones in turn. Most of
-//! the cost of an instrument is the time that the virtual machine takes to call it.
+//! `tvm-op`: measures how much time an instrument adds to a call of TVM's virtual machine.
+//! `benches/tvm/op.py` runs trivial kernels in unmodified TVM, without an instrument and with three
+//! different ones in turn. Most of the cost of an instrument is the time that the virtual machine
+//! takes to call it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,7 +38,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         cases.push(Case::new(label, Observe::Lines, move || {
             let mut command = Command::new(&program);
             command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-            // -E disables the hook of `run`, which would instrument all cases.
+            // With -E, Python does not load the hook of `counterpoint run`, which would instrument
+            // all cases, also the one without an instrument.
             command.arg(&python).arg("-E").args([&script, &library, &noop, &scratch]);
             command
         }));

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use super::place;
 use crate::dist::files_below;
 
-/// The page for unknown addresses. Its links are relative to the server's root.
+/// The page for unknown addresses. Its links are not checked, because they are relative to the
+/// server's root.
 const NOT_FOUND: &str = "404.html";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +49,8 @@ pub fn book(folder: &Path) -> Result<Checked> {
     Ok(Checked { pages: pages.len(), links })
 }
 
-/// Returns the values of attributes, as they are written in the text of a page.
+/// Returns the values of the attributes with these names, as they are written in the text of a
+/// page. Empty values are left out.
 fn values<'a>(text: &'a str, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let all = names.iter().flat_map(move |name| {
         text.match_indices(name).filter_map(move |(at, _)| {

@@ -37,7 +37,8 @@ pub fn page(layout: &Layout) -> Result<String> {
     Ok(text)
 }
 
-/// The lines of the list have the form `trace export: writes …`.
+/// Returns the names in the help's list of commands. Its lines have the form `trace export: writes
+/// …`.
 fn commands(help: &str) -> Result<Vec<String>> {
     let (_, list) = help.split_once("# Commands\n\n").context("the help has a list of commands")?;
     let lines = list.lines().take_while(|line| !line.starts_with('`') && !line.is_empty());

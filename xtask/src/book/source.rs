@@ -21,7 +21,7 @@ struct Link<'a> {
     target: &'a str,
 }
 
-/// `options` is the text of the page with all options.
+/// Writes all files of the book's source. `options` is the text of the page with all options.
 pub fn write_all(layout: &Layout, to: &Path, options: &str) -> Result<()> {
     let summary = layout.root.join("docs/SUMMARY.md");
     let summary =
@@ -62,8 +62,8 @@ pub fn write_all(layout: &Layout, to: &Path, options: &str) -> Result<()> {
     write(&to.join("SUMMARY.md"), &(summary + &more))
 }
 
-/// Links of mdBook's summary are relative to the root instead of `docs/`. The page of all options
-/// is added.
+/// Makes the links of the summary relative to the root instead of `docs/`, and adds the page of all
+/// options.
 fn from_root(summary: &str) -> String {
     let links = summary.replace("](", "](docs/").replace("](docs/../", "](");
     let options = format!("# Reference\n\n- [All options]({})\n", options::PAGE);
@@ -98,8 +98,9 @@ fn linked(layout: &Layout, page: &Path, text: &str, seen: &mut BTreeSet<PathBuf>
     places.filter(|to| layout.root.join(to).exists() && seen.insert(to.clone())).collect()
 }
 
-/// A link to a folder becomes a link to the page that lists its files. A link to a README becomes a
-/// link to `index`, because mdBook renames READMEs.
+/// Returns the text of a page, with its links changed for the book. A link to a folder becomes a
+/// link to the page that lists its files. A link to a README becomes a link to `index`, because
+/// mdBook renames READMEs.
 fn for_book(layout: &Layout, page: &Path, text: &str) -> String {
     let mut new = String::new();
     let mut done = 0;
@@ -117,7 +118,7 @@ fn for_book(layout: &Layout, page: &Path, text: &str) -> String {
     new + &text[done..]
 }
 
-/// Links, in Markdown, to the files that are directly in a folder.
+/// Returns a list, in Markdown, of links to the tracked files that are directly in a folder.
 fn listing(folder: &Path, tracked: &[PathBuf]) -> String {
     let files = tracked.iter().filter(|file| file.parent() == Some(folder));
     let names = files.filter_map(|file| file.file_name()?.to_str());

@@ -1,11 +1,11 @@
 //! Writes `share/doc/counterpoint/THIRD-PARTY.txt`: a list of all third-party crates that are
 //! linked into the programs and libraries of a release, with the texts of their licences.
 //!
-//! Cargo reports these crates for the three workspaces of a release, except crates that only run
-//! during a build (procedural macros, build scripts) or in tests. Some crates are listed that only
-//! features of other packages need, because Cargo resolves the features of a workspace's packages
-//! together. The texts come from the crates' own sources, or else from [`TEXTS`]. If a crate has no
-//! text, the build fails.
+//! The crates come from Cargo's metadata of the three workspaces of a release. Crates that only run
+//! during a build (procedural macros, build scripts) or in tests are left out. The list may contain
+//! a few crates too many: Cargo resolves the features of all packages of a workspace together, also
+//! of packages that are not in the release. The texts come from the crates' own sources, or else
+//! from [`TEXTS`]. If a crate has no text, the build fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -56,8 +56,8 @@ const TEXTS: &[(&str, &str, &str)] = &[
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"];
 /// The beginnings of names of files that belong to a licence, but contain none.
 const NOTES: [&str; 2] = ["COPYRIGHT", "NOTICE"];
-/// The smallest number of bytes that a licence's text has. A shorter file (typenum's `LICENSE`)
-/// only names the licences, whose texts are in other files of the crate.
+/// A file with fewer bytes is not used as the text of a licence. A shorter file (typenum's
+/// `LICENSE`) only names the licences, whose texts are in other files of the crate.
 const SHORTEST: usize = 200;
 
 const HEAD: &str = "\

@@ -24,11 +24,11 @@ use crate::process::{cargo, loud};
 const CRATES: [&str; 2] = ["counterpoint-abi", "counterpoint-plugin"];
 const HEADERS: [&str; 2] = ["kineto_plugin.h", "kineto_plugin_extension.h"];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
-/// The folder for files that the dynamic linker does not use.
+/// The folder for the archive of headers, the crates and the examples.
 const SHARE: &str = "share/counterpoint";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The headers are already in `dist`.
+/// Adds the files to `dist`, which already contains the headers.
 pub fn fill(layout: &Layout, dist: &Dist) -> Result<()> {
     documents(layout, &dist.root)?;
     for example in ["plugin-c", "plugin-cpp", "plugin-rust"] {
@@ -59,7 +59,8 @@ fn documents(layout: &Layout, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The files name no absolute path, so a release can be moved.
+/// Writes the files for pkg-config and CMake. They name no absolute path, so a release can be
+/// moved.
 fn build_files(root: &Path) -> Result<()> {
     let cmake = root.join("lib/cmake/counterpoint-plugin");
     for (to, text) in [
@@ -84,7 +85,7 @@ fn build_files(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Equal files give an equal archive.
+/// Makes the archive of headers. Equal files give an equal archive.
 fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
     let name = format!("counterpoint-plugin-headers-{VERSION}");
     let stage = layout.target.join("headers");
@@ -107,7 +108,8 @@ fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
     loud(&mut tar, "pack the headers")
 }
 
-/// While packing, Cargo checks that the dependencies name a version.
+/// Packs the crates of the Rust SDK. While packing, Cargo checks that the dependencies name a
+/// version.
 fn crates(layout: &Layout, dist: &Dist) -> Result<()> {
     let target = layout.target.join("package");
     let mut package = cargo();

@@ -4,8 +4,8 @@
 //! packages without `dpkg --add-architecture` and without root. As usual, apt checks the packages
 //! against the signed index. For the emulated machine, apt is configured for an arm64 machine on
 //! which nothing is installed; package sources without arm64 are skipped. For QEMU, apt uses the
-//! list of packages that are installed here, and downloads QEMU and its missing dependencies.
-//! Installing QEMU would need root, and would remove packages that conflict with it.
+//! list of packages that are installed here, and downloads QEMU and its missing dependencies. QEMU
+//! is not installed, because that would need root and could remove packages that conflict with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,14 +14,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{exists, output, quiet, say};
 
-/// The program and its package.
+/// QEMU's program for AArch64, and the Debian package that contains it.
 const QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 
-/// The package that depends on the newest kernel of this release of Debian.
+/// A metapackage that depends on the newest arm64 kernel of the configured Debian release.
 const KERNEL_META: &str = "linux-image-cloud-arm64";
 
-/// Libraries for the guest's dynamic programs. The name of PAPI's library package contains its
-/// version, so it is found through [`PAPI`].
+/// Packages with libraries for the guest's dynamically linked programs. The package with PAPI's
+/// shared library has a version in its name, so it is looked up as a dependency of [`PAPI`].
 const LIBRARIES: &[&str] = &["libc6", "libpfm4", "libpapi-dev"];
 const PAPI: &str = "libpapi-dev";
 
@@ -30,7 +30,7 @@ pub struct Debian {
     pub root: PathBuf,
 }
 
-/// Returns the reason why downloading is impossible, if there is one.
+/// Returns why packages cannot be downloaded, if a necessary program is missing.
 pub fn missing() -> Option<String> {
     for program in ["apt-get", "apt-cache", "dpkg-deb"] {
         if !exists(program, &["--version"]) {
@@ -64,7 +64,8 @@ pub fn fetch(home: &Path) -> Result<Debian> {
     Ok(Debian { kernel, root })
 }
 
-/// Starts the installed QEMU, or else the one below `home`.
+/// Returns a command that starts the installed QEMU, or else the one below `home`, which is
+/// downloaded if necessary.
 pub fn emulator(home: &Path) -> Result<Command> {
     if exists(QEMU.0, &["--version"]) {
         return Ok(Command::new(QEMU.0));
@@ -104,7 +105,7 @@ fn kernel(root: &Path) -> Result<PathBuf> {
     images.pop().with_context(|| format!("no kernel in {}", boot.display()))
 }
 
-/// An apt with a separate state.
+/// apt with its own folder for lists of packages and downloads.
 struct Apt {
     folder: PathBuf,
     /// apt's name of the architecture; `None` for the architecture of this machine.
@@ -121,7 +122,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// Makes an apt that knows the packages of this machine.
+    /// Makes an apt that knows which packages are installed on this machine.
     fn own(home: &Path) -> Result<Self> {
         Self::new(home.join("apt-own"), None, "/var/lib/dpkg/status".into())
     }
@@ -144,13 +145,14 @@ impl Apt {
             option("APT::Architectures", machine);
         }
         option("Acquire::Languages", "none");
-        // The user _apt may not be allowed to enter the folder for downloads.
+        // As root, apt would download as the user `_apt`, who perhaps cannot enter the folder for
+        // downloads.
         option("APT::Sandbox::User", "");
         option("Dir::State::status", &self.status.to_string_lossy());
         for (name, below) in [("Dir::State", "state"), ("Dir::Cache", "cache")] {
             option(name, &self.folder.join(below).to_string_lossy());
         }
-        // `download` puts its files into the current folder.
+        // `apt-get download` writes packages into the current folder.
         let packages = self.packages();
         if packages.is_dir() {
             command.current_dir(packages);
@@ -168,8 +170,9 @@ impl Apt {
         output(self.command(program).args(arguments), &what)
     }
 
-    /// A source that fails is not an error, because another vendor's source may have no arm64. If
-    /// Debian's own source fails, a package will be missing later.
+    /// Updates the lists of packages. A package source that fails is not an error, because a source
+    /// other than Debian's may have no arm64 packages. If Debian's own source fails and there are
+    /// no older lists, a later step reports the missing package.
     fn update(&self) -> Result<()> {
         let result = self.command("apt-get").args(["-qq", "update"]).output();
         let result = result.context("start apt-get")?;
@@ -203,13 +206,15 @@ impl Apt {
         renew(&folder)
     }
 
-    /// Unpacks `name` and its dependencies that are not installed.
+    /// Downloads the package `name` and those of its dependencies that this machine lacks, and
+    /// unpacks them below `root`.
     fn unpack_with_dependencies(&self, name: &str, root: &Path) -> Result<()> {
         let archives = self.folder.join("cache/archives");
         renew(&archives)?;
         std::fs::create_dir_all(archives.join("partial"))
             .with_context(|| format!("create {}/partial", archives.display()))?;
-        // apt would lock the machine's own database, although nothing is installed.
+        // Without this option, apt would lock the machine's database of packages, although this
+        // call installs nothing.
         let unlocked = ["-qq", "-o", "Debug::NoLocking=1"];
         let options = ["install", "-y", "--no-install-recommends", "--download-only", name];
         self.output("apt-get", &[&unlocked[..], &options].concat())?;
@@ -228,7 +233,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries.flatten().map(|entry| entry.path()).collect())
 }
 
-/// Unpacks packages below `root`, which is emptied first. Their scripts do not run.
+/// Unpacks packages below `root`, which is emptied first. The packages' installation scripts do not
+/// run.
 fn extract(packages: &[PathBuf], root: &Path) -> Result<()> {
     renew(root)?;
     for package in packages {

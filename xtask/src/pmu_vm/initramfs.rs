@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Each entry is a path in the guest, without the leading slash, and the file with the contents.
-/// Folders and mount points are added as needed. The console device is needed because the kernel
-/// opens it for `init` before anything is mounted.
+/// Writes the archive. Each of `files` is a path in the guest, without the leading slash, and the
+/// file on the host with the content. Adds the folders that the paths name, the mount points, and
+/// the console device. The kernel opens this device for `init` before anything is mounted.
 pub fn write(archive: &Path, files: &[(String, PathBuf)]) -> Result<()> {
     let mut bytes = Vec::new();
     let mut folders = BTreeSet::new();
@@ -41,7 +41,8 @@ fn add_folders(archive: &mut Vec<u8>, made: &mut BTreeSet<String>, path: &str) {
 }
 
 fn add(archive: &mut Vec<u8>, name: &str, mode: u32, device: (u32, u32), data: &[u8]) {
-    // Inode numbers only have to differ for regular files with several links.
+    // The kernel uses inode numbers only to recognise regular files with several links, which do
+    // not occur here.
     let number = archive.len() as u32;
     let fields = [
         number,

@@ -22,11 +22,12 @@ pub fn boot(
     longest: Duration,
 ) -> Result<String> {
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
-    // The processor `neoverse-n1` has a PMUv3 with six counters and a cycle counter. With `max`,
-    // the machine would boot in 14 s instead of 3.
+    // The processor `neoverse-n1` has a PMUv3 with six counters and a cycle counter. With QEMU's
+    // processor `max`, booting would take 14 s instead of 3 s.
     command.args(["-M", "virt", "-cpu", "neoverse-n1", "-smp", &cpus.to_string(), "-m", "512"]);
-    // `-icount` is required, because QEMU counts instructions only with virtual time. With
-    // `sleep=off`, an idle guest skips to its next timer.
+    // `-icount` is required, because QEMU's PMU counts instructions only if the guest's time is
+    // computed from executed instructions. With `sleep=off`, the clock of an idle guest jumps to
+    // the guest's next timer.
     command.args(["-icount", "shift=0,sleep=off"]);
     command.args(["-nic", "none", "-nographic", "-no-reboot"]);
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
@@ -46,8 +47,8 @@ pub fn boot(
         move || {
             while !over.load(Ordering::Acquire) {
                 if start.elapsed() > longest {
-                    // SAFETY: kill takes numbers only. The child is waited for only after this
-                    // thread has ended, so the number is still the child's.
+                    // SAFETY: kill takes numbers only. The child is reaped only after this thread
+                    // has ended, so `pid` still is the child's.
                     unsafe { libc::kill(pid, libc::SIGKILL) };
                     return true;
                 }

@@ -1,6 +1,6 @@
 //! `cargo xtask pmu-vm --mutant`: checks that the tests would notice a fault. A copy of the sources
-//! ignores the sign of a counter, which is the classic mistake of user-space reads. The tests in
-//! the emulated machine must fail with this copy.
+//! does not sign-extend a counter that it reads in user space, which is a classic mistake. Three
+//! tests in the emulated machine must fail with this copy.
 
 use std::path::Path;
 
@@ -56,7 +56,8 @@ pub fn main(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Does not write an unchanged file, because Cargo would compile it again.
+/// Writes a file, unless it already has this content, because Cargo would compile a newly written
+/// file again.
 fn put(to: &Path, data: &[u8]) -> Result<()> {
     if std::fs::read(to).is_ok_and(|old| old == data) {
         return Ok(());

@@ -2,14 +2,15 @@
 
 use anyhow::{Context, Result, bail};
 
-/// The results in a complete log: the machine booted with a PMU, and the guest finished its tests.
+/// The results from complete logs. A log is complete if the machine booted with a PMU and the guest
+/// wrote its last line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub ran: u64,
     pub failed: u64,
     /// `NAME: WHY` of each failed test.
     pub failures: Vec<String>,
-    /// The results of `--bench`: name and value.
+    /// The name and the value, in instructions, of each result of `--bench`.
     pub rows: Vec<(String, f64)>,
 }
 

@@ -18,15 +18,19 @@ const LOADER: &str = "ld-linux-aarch64.so.1";
 pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 
 pub struct C {
-    /// Dynamic programs and libraries, with their paths in the guest.
+    /// Compiled programs and libraries. Each entry has the path in the guest and the file on the
+    /// host.
     pub files: Vec<(String, PathBuf)>,
-    /// A file for one of the programs, with its path in the guest.
+    /// The path in the guest, and the file on the host, of the expected number of instructions in
+    /// the loop of `bin/sum`.
     pub data: (String, PathBuf),
-    /// The folder of `libpmu_vm_reader.a`, for the guest's own program.
+    /// The folder that contains `libpmu_vm_reader.a`, with which the guest's main program is
+    /// linked.
     pub folder: PathBuf,
 }
 
-/// `root` contains the unpacked packages.
+/// Builds the C programs and libraries for the guest. `root` is the folder with Debian's unpacked
+/// arm64 packages.
 pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let folder = super::home(layout).join("c");
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -45,7 +49,8 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         quiet(&mut command, "make an archive of reader.o")?;
     }
 
-    // The program into which the agent is preloaded, and an executable library.
+    // A program, and a library like those that IREE's compiler makes, whose functions the program
+    // calls.
     let gnu = ["-target", "aarch64-linux-gnu.2.28"];
     let host = folder.join("host");
     let flags = ["-Wno-unused-parameter", "-ldl", "-lpthread"];
@@ -53,14 +58,14 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let library = folder.join("library.so");
     let flags = ["-shared", "-fPIC"];
     compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
-    // Functions with known numbers of instructions.
+    // The same with functions that execute known numbers of instructions.
     let [known, known_library] = ["known", "known.so"].map(|name| folder.join(name));
     let source = "tests/pmu-vm/c/known.c";
     let flags = ["-Wno-unused-function", "-ldl"];
     compile(layout, source, &[&gnu[..], &flags].concat(), &known)?;
     let flags = ["-DLIBRARY", "-Wno-unused-function", "-shared", "-fPIC"];
     compile(layout, source, &[&gnu[..], &flags].concat(), &known_library)?;
-    // Loops that are instrumented by hand.
+    // A program whose loops are instrumented by hand, compiled for three modes of instrumentation.
     let mut loops = Vec::new();
     for mode in ["0", "1", "3"] {
         let program = folder.join(format!("loops{mode}"));
@@ -82,8 +87,8 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     Ok(C { files, data: ("etc/sum.instructions".into(), expected), folder })
 }
 
-/// Builds a program with an instrumented loop. Returns it, and a file with the number of
-/// instructions in each iteration of the loop's machine code.
+/// Builds a program with an instrumented loop. Returns the program, and a file with the number of
+/// instructions that the loop's machine code executes per iteration.
 fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf, PathBuf)> {
     let [text, changed, program, expected] =
         ["sum.ll", "sum.lwp.ll", "sum", "sum.instructions"].map(|name| folder.join(name));
@@ -137,7 +142,8 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf
     Ok((program, expected))
 }
 
-/// zig contains clang and the start files for every architecture.
+/// Returns a command for a tool of zig. zig contains clang, and C libraries with start files for
+/// both targets used here.
 fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     setup::install(layout, &[List::Build])?;
     let mut command = Command::new(layout.venv_bin("python"));
@@ -159,8 +165,8 @@ fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Resu
     Ok(true)
 }
 
-/// Returns the guest's files for dynamic `programs`: the programs, the loader, and their libraries
-/// from the packages below `root`.
+/// Returns the files that the dynamically linked `programs` need in the guest: the programs, the
+/// loader, and libraries from the packages below `root`.
 pub fn with_libraries(
     root: &Path,
     programs: Vec<(String, PathBuf)>,

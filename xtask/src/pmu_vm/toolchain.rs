@@ -1,9 +1,10 @@
-//! Builds the guest's program for AArch64, linked statically.
+//! Builds, for AArch64, the guest's main program (linked statically) and the agent
+//! (`libcounterpoint.so`).
 //!
-//! Linking needs no C compiler: rustup provides the standard library for musl, with start files and
-//! an unwinder, and Rust's toolchain contains the linker. The rejected alternative was Debian's
-//! `rustc-web` with its arm64 library, which works without rustup, but takes 121 MB and is not the
-//! compiler with which the project is built.
+//! Linking the main program needs no C compiler: rustup provides the standard library for musl,
+//! with start files and an unwinder, and its toolchains contain LLVM's linker. The rejected
+//! alternative was Debian's `rustc-web` with its arm64 library. It works without rustup, but takes
+//! 121 MB, and the rest of the project is built with another compiler.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +28,7 @@ pub fn missing() -> Option<String> {
     (!rustup).then(|| format!("the standard library for {lacks} and rustup are missing"))
 }
 
-/// Builds the guest program of the checkout `sources`.
+/// Builds the guest's main program from the checkout `sources`, and returns its path.
 pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBuf> {
     let mut build = guest_cargo(layout, sources, "build")?;
     build.arg("--release").env("PMU_VM_LIBRARIES", libraries);
@@ -35,7 +36,8 @@ pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBu
     Ok(target_folder(layout).join(TARGET).join("release/guest"))
 }
 
-/// Linked as `dist` does, but without link-time optimisation.
+/// Builds the agent for AArch64. As in a release, it is linked for an older glibc, but without
+/// link-time optimisation.
 pub fn agent(layout: &Layout) -> Result<PathBuf> {
     add_target(AGENT_TARGET)?;
     setup::install(layout, &[List::Build])?;
@@ -55,7 +57,8 @@ fn add_target(target: &str) -> Result<()> {
     quiet(Command::new("rustup").args(["target", "add", target]), "add a standard library")
 }
 
-/// Clippy of the workspace leaves out the guest's program, which is for AArch64 only.
+/// Runs Clippy on the guest's program. The workspace does not contain this program, which is for
+/// AArch64 only, so Clippy of the workspace does not check it.
 pub fn lint(layout: &Layout) -> Result<()> {
     let mut lint = guest_cargo(layout, &layout.root, "clippy")?;
     lint.args(["--release", "--", "-D", "warnings"]);

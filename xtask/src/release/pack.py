@@ -3,8 +3,8 @@
     pack.py TO.tar.zst FROM=NAME …      a folder FROM with everything below it, or a file
     pack.py --unpack FROM.tar.zst FOLDER
 
-The same content is the same archive: times are those of the commit (SOURCE_DATE_EPOCH, or 1980), owners
-are root, names are sorted, and of the mode only the right to execute is kept.
+The same content gives the same archive: the time of each file is SOURCE_DATE_EPOCH (or 1980, if it is not
+set), the owner is root, names are sorted, and of a file's mode only the right to execute is kept.
 """
 
 import io

@@ -100,7 +100,8 @@ fn checksums(workspace: &Path) -> Result<BTreeMap<(String, String), String>> {
     Ok(of_lock(&text))
 }
 
-/// Returns the checksums by name and version. Cargo writes one value per line.
+/// Returns the checksums of the crates in a `Cargo.lock`, by name and version. Cargo writes each of
+/// these values on a line of its own.
 fn of_lock(text: &str) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     for package in text.split("[[package]]").skip(1) {

@@ -1,10 +1,10 @@
 //! Installs Debian's packages for virtual environments, tests, benchmarks and checks of hardware.
 //!
 //! Missing packages are installed if xtask runs as root and the machine has apt. Before that, apt
-//! updates its lists of packages, because those of a new machine are empty or old. xtask does not
-//! remove a package: one that conflicts with an installed package stays missing. apt installs all
-//! packages in one call. If that fails, it installs the packages for each purpose in a call of
-//! their own. At the end, one line names the packages that are still missing. The tests that need
+//! updates its lists of packages, because the lists of a new machine are empty or old. apt must not
+//! remove any package, so a package that conflicts with an installed one stays missing. First,
+//! xtask calls apt once for all missing packages. If this call fails, xtask calls apt once for each
+//! purpose. At the end, one line names the packages that are still missing. The tests that need
 //! them are skipped.
 
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::process::{duration, exists, say};
 
 /// Packages for one purpose, and the signs by which installed packages are recognised.
 pub struct Need {
-    /// The purpose, as in "… is for loops compiled with clang 19".
+    /// The purpose, which completes the words "they are for" in the message about missing packages.
     what_for: &'static str,
     packages: &'static [&'static str],
     signs: &'static [Sign],
 }
 
-/// Something that exists if a package is installed. A program is not started, because a browser
-/// needs a second to print its version.
+/// Something that exists if a package is installed. Programs are only looked for, and not started,
+/// because a browser needs a second to print its version.
 enum Sign {
     /// A program in `PATH`.
     Program(&'static str),
@@ -42,8 +42,8 @@ const fn need(
     Need { what_for, packages, signs }
 }
 
-/// There is no sign for this package: only an attempt shows that Debian's `python3` has no
-/// `ensurepip`.
+/// There is no sign for this package: only an attempt to make a virtual environment shows that
+/// Debian's `python3` lacks `ensurepip`.
 pub const VENV: &[Need] = &[need("virtual environments", &["python3-venv"], &[])];
 
 /// For packages of npm.
@@ -53,8 +53,8 @@ pub const NODE: &[Need] = &[need(
     &[Program("node"), Program("npm")],
 )];
 
-/// Version 19 has XRay's runtime for `bench loops`, and the runtimes of the sanitizers. Version 22
-/// is the LLVM version of rustc and of TVM.
+/// LLVM 19 provides the runtime of XRay for `bench loops`, and the runtimes of the sanitizers.
+/// rustc and TVM use LLVM 22.
 pub const LLVM: &[Need] = &[
     need(
         "loops that clang 19 compiles, XRay and sanitizers",
@@ -80,7 +80,7 @@ pub const OPENCL: &[Need] = &[need(
     ],
 )];
 
-/// For the checks of a PMU.
+/// For comparisons of our counts with those of other programs, on machines with a PMU.
 pub const PMU: &[Need] = &[
     need("comparisons with perf", &["linux-perf"], &[Program("perf")]),
     need(
@@ -100,12 +100,14 @@ pub const DIFF: &[Need] =
 
 pub const TESTS: &[Need] = &[
     need("comparisons with libpfm4", &["libpfm4"], &[Library("libpfm.so.4")]),
-    // Programs into which our library cannot be loaded.
+    // Two kinds of programs into which our library cannot be loaded: 32-bit programs, and programs
+    // for musl.
     #[cfg(target_arch = "x86_64")]
     need("32-bit programs", &["gcc-multilib"], &[File("/usr/lib32/crt1.o")]),
     need("programs for musl", &["musl-tools"], &[Program("musl-gcc")]),
     need("programs in C++", &["g++"], &[Program("g++")]),
-    // These programs must work under `counterpoint run` as they do without it.
+    // Tests run most of the following programs under `counterpoint run`, where they must work as
+    // they do without it.
     need("gdb under run", &["gdb"], &[Program("gdb")]),
     need("valgrind under run", &["valgrind"], &[Program("valgrind")]),
     need("strace under run", &["strace"], &[Program("strace")]),
@@ -144,7 +146,7 @@ impl Need {
         self.signs.iter().all(Sign::is_there)
     }
 
-    /// Returns whether all signs exist, and false without signs.
+    /// Returns whether all signs exist, or false if there are no signs.
     fn is_there(&self) -> bool {
         !self.signs.is_empty() && self.shows()
     }
@@ -168,7 +170,8 @@ fn in_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Installs the missing packages of `groups`. If that fails, prints one line.
+/// Installs the missing packages of `groups`. If some cannot be installed, prints one line that
+/// names them.
 pub fn install(groups: &[&'static [Need]]) {
     let missing = || -> Vec<&'static Need> {
         groups.iter().copied().flatten().filter(|need| !need.is_there()).collect()
@@ -176,8 +179,8 @@ pub fn install(groups: &[&'static [Need]]) {
     if missing().is_empty() {
         return;
     }
-    // Two calls of apt at the same time would fail. While this thread waited, another one may have
-    // installed the packages.
+    // If two threads called apt at the same time, one call would fail. While this thread waited,
+    // another one may have installed the packages.
     static APT: Mutex<()> = Mutex::new(());
     let _one = APT.lock();
     let wanted = missing();

@@ -1,8 +1,8 @@
 //! Lets the older PyTorch use the NVIDIA libraries of the newer one.
 //!
-//! PyTorch searches NVIDIA's libraries in `nvidia/*/lib`, next to its own package. For a library
-//! that only the environment of PyTorch 2.15 has, that of 2.12 gets a symbolic link. This saves 2.8
-//! GB of libraries, which do nothing without a GPU.
+//! PyTorch looks for NVIDIA's libraries in `nvidia/*/lib`, next to its own package. If only the
+//! environment of PyTorch 2.15 has a library, the environment of PyTorch 2.12 gets a symbolic link
+//! to the library. Copies would take 2.8 GB, although these libraries do nothing without a GPU.
 
 use std::path::{Path, PathBuf};
 

@@ -12,8 +12,10 @@ use crate::process::say;
 /// If more tests than this failed, the machine's speed is probably not the reason.
 const MOST: usize = 6;
 
-/// Runs the failed tests of each step once more, if they are at most [`MOST`]. `again` gets the
-/// step's name and the tests; it returns `None` if the step cannot run single tests.
+/// Runs the failed tests of each step once more, unless more than [`MOST`] tests failed in all
+/// steps together. A step with another failure, such as a crash of pytest, does not run again.
+/// `again` gets the step's name and the tests; it returns `None` if the step cannot run single
+/// tests.
 pub fn run(
     steps: &mut [Step],
     again: impl Fn(&'static str, &[String]) -> Result<Option<Step>>,
@@ -39,7 +41,7 @@ pub fn run(
 fn take_over(step: &mut Step, second: Step) {
     let ran = second.tally.passed + second.tally.failed;
     if ran < step.failures.len() as u64 {
-        return; // Not all were found.
+        return; // Not all of the tests were found.
     }
     let (failed, passed): (Vec<String>, Vec<String>) =
         std::mem::take(&mut step.failures).into_iter().partition(|t| second.failures.contains(t));

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::dist::files_below;
 
-/// `root` is the checkout.
+/// Returns the names of the packages that have examples. `root` is the checkout.
 pub fn packages(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in ["crates", "plugins"] {
@@ -38,7 +38,8 @@ fn any_example(sources: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// rustdoc treats a block that does not name another language as Rust.
+/// Returns whether a source file has an example. rustdoc treats a block that does not name another
+/// language as Rust.
 fn has_example(source: &str) -> bool {
     let comments = source.lines().filter_map(|line| {
         let line = line.trim_start();

@@ -1,15 +1,16 @@
 //! Reads which tests skipped themselves, and lists the skips that are expected in CI.
 //!
 //! A test that skips itself counts as passed. So if CI's machine lost Python or the permission to
-//! count, everything would still seem to work. `cargo xtask test --strict` fails on a skip that is
-//! not in [`EXPECTED`].
+//! use counters, everything would still seem to work. `cargo xtask test --strict` fails on a skip
+//! that is not in [`EXPECTED`].
 
 use std::path::Path;
 
 struct Expected {
-    /// The text before the colon in the log.
+    /// The name of the test, which is the text before the first colon in a line of the log.
     test: &'static str,
-    /// The end of the text after the colon. Another reason is not expected.
+    /// The words with which the reason after this colon must end. A skip of the test for another
+    /// reason is not expected.
     reason: &'static str,
     /// What CI's machine lacks.
     why: &'static str,

@@ -32,19 +32,21 @@ pub struct Step {
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
-    /// Whether the only failures are failed tests. False, for example, if a test program crashed.
+    /// Whether tests failed and nothing else went wrong, as far as the runner's exit status tells.
+    /// This is false, for example, if pytest itself crashed.
     pub only_tests_failed: bool,
     /// The failed tests, as their runner names them.
     pub failures: Vec<String>,
     /// The tests that failed at first, and then passed alone ([`super::alone`]).
     pub passed_alone: Vec<String>,
-    /// The last lines of the last run, without colours, cut at [`LAST_LINE_CHARS`].
+    /// The last lines of the step's output, without colours, each cut after [`LAST_LINE_CHARS`]
+    /// characters.
     pub last_lines: VecDeque<String>,
 }
 
 impl Step {
-    /// Runs a test program, and passes its output on line by line. A test that fails is not an
-    /// error.
+    /// Runs a test program, and passes its output on line by line. If tests fail, this function
+    /// still returns `Ok`: [`Step`] tells of the failures.
     pub fn run(name: &'static str, command: &mut Command) -> Result<Step> {
         say(format_args!("{name} …"));
         let start = Instant::now();
@@ -98,7 +100,7 @@ impl Step {
         }
     }
 
-    /// Runs all tests, or those whose names contain one of `only`.
+    /// Runs all tests of the emulated machine, or those whose names contain one of `only`.
     pub fn emulated(name: &'static str, layout: &Layout, only: &[String]) -> Step {
         say(format_args!("{name} …"));
         let start = Instant::now();
@@ -161,8 +163,8 @@ impl Tally {
     }
 }
 
-/// Returns the test of a line such as nextest's `FAIL [ 0.01s] (1/9) BINARY TEST`, libtest's `test
-/// TEST ... FAILED`, or pytest's `FAILED TEST - why`.
+/// Returns the name of the failed test from a line such as nextest's `FAIL [ 0.01s] (1/9) BINARY
+/// TEST`, libtest's `test TEST ... FAILED`, or pytest's `FAILED TEST - why`.
 fn failed_test(line: &str) -> Option<String> {
     let line = without_colours(line);
     let words: Vec<&str> = line.split_whitespace().collect();

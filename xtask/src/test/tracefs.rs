@@ -4,16 +4,17 @@ use std::path::Path;
 
 const AT: &std::ffi::CStr = c"/sys/kernel/tracing";
 
-/// The mount is in a separate namespace, so nothing changes for other processes. Call this before
-/// there are other threads, because they would stay in the old namespace.
+/// Mounts tracefs in a separate namespace, so that nothing changes for other processes. Call this
+/// function before there are other threads, because they would stay in the old namespace.
 pub fn provide() {
     if Path::new("/sys/kernel/tracing/events").is_dir()
         || !Path::new("/sys/kernel/tracing").is_dir()
     {
         return;
     }
-    // Fails without root, and in most containers. Tests of tracepoints are then skipped. SAFETY: C
-    // strings that live for ever and null pointers, as mount(2) allows.
+    // This fails without root, and in most containers. Tests of tracepoints are then skipped.
+    // SAFETY: all strings are C strings that live for ever, and mount(2) allows null pointers for
+    // the other arguments.
     unsafe {
         let (none, kind) = (std::ptr::null(), c"tracefs".as_ptr());
         let _ = libc::unshare(libc::CLONE_NEWNS) == 0

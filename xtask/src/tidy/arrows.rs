@@ -1,6 +1,6 @@
-//! Checks the dependencies between rooms (crates) and, for rooms in the target (inside other
-//! people's programs), those on crates from outside. Also checks that safe rooms forbid unsafe
-//! code.
+//! Checks that each room (a crate below `crates/`) uses only the rooms that it may use. Also checks
+//! that rooms inside other people's programs use only allowed third-party crates, and that rooms
+//! listed as safe forbid unsafe code.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,8 @@ fn check_room(layout: &Layout, room: &Room, package: &Package, findings: &mut Fi
     }
 }
 
-/// The whole dependency graph counts, because all of it is loaded into other people's programs.
+/// Checks the library's dependencies. Indirect dependencies are checked, too, because they are also
+/// loaded into other people's programs.
 fn check_library(layout: &Layout, findings: &mut Findings) -> Result<()> {
     let metadata: Metadata = MetadataCommand::new()
         .manifest_path(layout.root.join("artifacts/Cargo.toml"))

@@ -1,5 +1,5 @@
-//! Checks that the built release needs nothing unexpected from the machine to which it is copied,
-//! and which names and how much stack `libcounterpoint.so` uses.
+//! Checks that the built release needs nothing unexpected from the machine to which it is copied.
+//! Also checks which names `libcounterpoint.so` exports and how much stack its functions use.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Finds circles among the files of a crate or of the Python packages, and checks the layers of a
-//! crate.
+//! Finds files of a crate or of the Python packages that use each other in a circle. Also checks
+//! that no layer of a crate uses a higher layer.
 //!
 //! Two files that use each other can only be understood together. Uses between a module and the
 //! modules inside of it do not count, because a module names what is inside of it. Among the
@@ -32,10 +32,10 @@ pub struct Uses {
 
 #[derive(Default)]
 struct Source {
-    /// The path is relative to the crate's `src`.
+    /// The file's path, relative to the folder `src`.
     path: String,
     used: BTreeSet<Module>,
-    /// The paths of the names that the file re-exports, by these names.
+    /// The names that the file re-exports. Each name leads to the path for which it stands.
     exported: BTreeMap<String, Module>,
 }
 
@@ -65,7 +65,7 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Returns relative paths and contents.
+/// Returns the relative paths and the contents of the files with this ending below a folder.
 fn texts_below(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {
     let mut texts = Vec::new();
     for path in files_below(folder)? {
@@ -84,7 +84,7 @@ impl Uses {
         Self::of(&texts_below(source, "rs")?)
     }
 
-    /// `texts` are paths relative to `src` with the files' contents.
+    /// Reads the uses in `texts`: paths relative to `src`, each with the file's content.
     fn of(texts: &[(String, String)]) -> Result<Self> {
         let mut files = BTreeMap::new();
         let mut tests = BTreeSet::new();
@@ -243,7 +243,8 @@ fn shortest_circle<'a>(
     None
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are `["a", "b"]`; `lib.rs` and `main.rs` are the root.
+/// Returns the module of a file. `a/b.rs` and `a/b/mod.rs` are `["a", "b"]`; `lib.rs` and `main.rs`
+/// are the root.
 fn module_of(path: &str) -> Module {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -255,7 +256,7 @@ fn module_of(path: &str) -> Module {
 
 struct Reader<'a> {
     modules: &'a BTreeSet<Module>,
-    /// The file's module, or an inline module in the file.
+    /// The module that is being read: the file's module, or an inline module in the file.
     here: Module,
     source: Source,
     /// Modules that are only compiled for tests.
@@ -263,7 +264,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Returns the absolute path of a name of this crate.
+    /// Returns `path` as an absolute path in this crate, or `None` if `path` does not seem to begin
+    /// in this crate.
     fn absolute(&self, path: &[String]) -> Option<Module> {
         let mut rest = path;
         let mut absolute = match path.first()?.as_str() {
@@ -313,8 +315,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A re-export does not count as a use: a file that uses the name uses the file that defines
-    /// it.
+    /// Adds a used or re-exported name. A re-export does not count as a use: a file that uses the
+    /// name uses the file that defines it.
     fn leaf(&mut self, path: &[String], exported: Option<String>) {
         match (self.absolute(path), exported) {
             (Some(path), Some(name)) => drop(self.source.exported.insert(name, path)),

@@ -1,4 +1,4 @@
-//! Checks that relative links of the documentation lead to an existing file.
+//! Checks that each relative link in the Markdown files leads to an existing file or folder.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,8 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Returns line numbers and targets outside of code, without fragments.
+/// Returns the line number and the target (without its `#fragment`) of each relative link outside
+/// of code.
 fn relative_links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     let mut in_code = false;
@@ -36,7 +37,7 @@ fn relative_links(text: &str) -> Vec<(usize, &str)> {
         if in_code {
             continue;
         }
-        // Every second piece is between two backticks.
+        // The loop leaves out every other piece: the text between two backticks, which is code.
         for piece in line.split('`').step_by(2) {
             for (at, _) in piece.match_indices("](") {
                 let rest = &piece[at + 2..];

@@ -1,5 +1,5 @@
-//! Checks that the table of rooms in ARCHITECTURE.md agrees with [`ROOMS`], and that the files that
-//! the page names exist.
+//! Checks that the table of rooms (crates) in ARCHITECTURE.md agrees with [`ROOMS`], and that the
+//! source files that ARCHITECTURE.md names exist.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,8 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Returns the differences between the page's table and the rules.
+/// Returns a line for each difference between the table of rooms in `page` (the text of
+/// ARCHITECTURE.md) and `rooms`.
 fn compare(page: &str, rooms: &[Room]) -> Vec<String> {
     let table = table(page);
     let mut found = Vec::new();
@@ -65,8 +66,8 @@ fn compare(page: &str, rooms: &[Room]) -> Vec<String> {
     found
 }
 
-/// Returns the first and the last cell of each row below the heading: the crate, and the crates
-/// that it may use.
+/// Returns, for each row of the table below [`HEADING`], the crate (first cell) and the crates that
+/// it may use (last cell).
 fn table(page: &str) -> Vec<(&str, Vec<&str>)> {
     let section = page.lines().skip_while(|line| line.trim() != HEADING).skip(1);
     let section = section.take_while(|line| !line.starts_with("## "));
@@ -89,8 +90,9 @@ fn named_files(page: &str) -> impl Iterator<Item = &str> {
     page.lines().flat_map(names).filter(is_path).filter(is_source)
 }
 
-/// The page leaves out folders: `cli/run.rs` is `crates/cli/src/run.rs`. So the folders that are
-/// named must be among those of the file, in the same order.
+/// Returns whether `name`, a path in ARCHITECTURE.md, can mean `file`. Such a path may leave out
+/// folders: `cli/run.rs` is `crates/cli/src/run.rs`. So the last components must be equal, and the
+/// folders in `name` must be folders of `file`, in the same order.
 fn is_named(file: &Path, name: &str) -> bool {
     let mut of_file = file.iter().rev();
     let mut wanted = name.split('/').rev().filter(|part| !part.is_empty() && *part != "…");

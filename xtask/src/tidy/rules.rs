@@ -1,14 +1,16 @@
-//! The rules as data. If you change a rule, give the reason in the commit message.
+//! The rules of `cargo xtask tidy`, as data. If you change a rule, give the reason in the commit
+//! message.
 
 /// A room: a crate below `crates/`, with a row in ARCHITECTURE.md.
 pub struct Room {
-    /// The name of the crate's folder, which is also the name of its library.
+    /// The name of the crate's folder, and of its library (there with `_` instead of `-`).
     pub name: &'static str,
-    /// The rooms on which the crate and its build script may depend. Development dependencies are
-    /// not restricted.
+    /// The rooms on which the crate and its build script may depend directly. Development
+    /// dependencies are not restricted.
     pub may_use: &'static [&'static str],
-    /// Whether the crate runs inside other people's programs. Its only dependency from outside is
-    /// then `libc`.
+    /// Whether the crate runs inside other people's programs. If so, the only crate outside of
+    /// `crates/` on which it may depend is `libc`. Programs to which users add `measure` do not
+    /// count as other people's.
     pub in_target: bool,
     /// Whether the crate must say `#![forbid(unsafe_code)]`.
     pub safe: bool,
@@ -25,7 +27,8 @@ pub const ROOMS: &[Room] = &[
         in_target: true,
         safe: false,
     },
-    // Users build this crate into their own shared objects.
+    // Authors of profiler plugins build this crate into their plugins, which can run inside
+    // profiled programs.
     Room { name: "plugin", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "plugin-host", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "looprt", may_use: &["abi"], in_target: true, safe: false },
@@ -36,7 +39,7 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // `measure` registers a user's collector with the recorder in the same process.
+    // `measure` needs `abi` to register a user's collector with the recorder in the same process.
     Room {
         name: "measure",
         may_use: &["names", "machine", "counters", "abi", "model"],
@@ -46,7 +49,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "profile", may_use: &["record", "model"], in_target: false, safe: false },
     Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
     Room { name: "ir", may_use: &["abi"], in_target: false, safe: true },
-    // The loop finder of `ir`.
+    // `code` uses the loop finder of `ir`.
     Room { name: "code", may_use: &["ir", "abi"], in_target: false, safe: true },
     Room { name: "analysis", may_use: &["profile", "ir", "model"], in_target: false, safe: true },
     Room {
@@ -55,8 +58,8 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: true,
     },
-    // The agent's state exists only in libcounterpoint.so, and measure is for users' programs, so
-    // cli may use neither.
+    // `cli` may not use `agent`, whose state exists only in libcounterpoint.so, nor `measure`,
+    // which is for users' programs.
     Room {
         name: "cli",
         may_use: &[
@@ -77,7 +80,8 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // A development dependency, so no other row lists it.
+    // Other crates use `testkit` only in their tests (as a development dependency), so no other row
+    // lists it.
     Room {
         name: "testkit",
         may_use: &["model", "abi", "counters", "record", "profile"],
@@ -86,11 +90,12 @@ pub const ROOMS: &[Room] = &[
     },
 ];
 
-/// The lowest layer comes first. A module may use only modules of its own layer and of lower
-/// layers.
+/// The layers of the modules in a folder, from the lowest to the highest. A module may use only
+/// modules of its own layer and of lower layers.
 pub struct Layers {
     pub folder: &'static str,
-    /// The modules are given by the first part of their path.
+    /// Each layer has a name and a list of top-level modules, which stand for all modules below
+    /// them, too.
     pub layers: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -108,24 +113,29 @@ pub const LAYERS: &[Layers] = &[Layers {
 
 pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];
 
-/// The libraries that `libcounterpoint.so` may need, all of which are part of glibc.
+/// The libraries that the programs and shared objects in `dist/` may need, all of which are part of
+/// glibc.
 pub const NEEDED: &[&str] =
     &["libc.so.6", "libdl.so.2", "libpthread.so.0", "libm.so.6", "librt.so.1"];
 
-/// The dynamic linker, whose name continues differently on each architecture.
+/// The beginning of the dynamic linker's file name, which continues differently on each
+/// architecture.
 pub const NEEDED_PREFIX: &str = "ld-linux";
 
-/// A source file with more lines must explain its length in its first 80 lines.
+/// A source file with more lines than this must explain its length, after [`LONG_FILE_REASON`], in
+/// one of its first 80 lines.
 pub const LONGEST_FILE: usize = 600;
 pub const LONG_FILE_REASON: &str = "above 600 lines:";
 
 pub const SOURCE_ENDINGS: &[&str] =
     &["rs", "py", "c", "h", "cc", "cpp", "hpp", "sh", "toml", "md", "yml", "yaml"];
 
-/// Inputs and recorded outputs, whose length and words are not checked.
+/// Files whose paths begin like this (such as inputs and recorded outputs) are not checked for
+/// length, a header and marks of unfinished work.
 pub const NOT_OURS: &[&str] = &["fixtures/", "benches/runs/", "Cargo.lock", "LICENSE-"];
 
-/// Written in two pieces, because otherwise this file would be a finding.
+/// Marks of unfinished work. They are written in two pieces, because otherwise the check would find
+/// them in this file.
 pub const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -133,21 +143,22 @@ pub const UNFINISHED: &[&str] = &[
     concat!("unimple", "mented!"),
 ];
 
-/// What an error type that is written by hand contains. Rooms that do not run in the target must
-/// derive errors with `thiserror` instead.
+/// Code that shows that an error type was written by hand. Rooms (crates) for which `in_target` is
+/// false must derive their error types with `thiserror` instead.
 pub const OWN_ERROR: &[&str] = &["impl std::error::Error for", "impl Error for"];
 
 pub const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// The bytes of the program's stack that an entry point of the library may use, including
-/// everything that it calls.
+/// The largest number of bytes of the program's stack that an entry point of `libcounterpoint.so`
+/// may use, together with the functions that it calls.
 pub const STACK_BYTES: u64 = 1024;
 
-/// The largest number of bytes of stack that a function of glibc uses. The numbers for `malloc` and
-/// related functions were measured with glibc 2.36 on a stack that was filled with a pattern, with
-/// all symbols bound at start. The other functions are leaves or make one system call; their
-/// numbers are generous.
+/// Functions of other libraries that may be called on the program's stack, each with the largest
+/// number of bytes of stack that it uses. The numbers for `malloc` and related functions were
+/// measured with glibc 2.36 on a stack that was filled with a pattern, with all symbols bound at
+/// start. Most other functions are leaves or make one system call; their numbers are generous.
+/// `_Unwind_Resume` counts as 0, because it runs only during a panic.
 pub const OUTSIDE: &[(&str, u64)] = &[
     ("__errno_location", 0),
     ("__tls_get_addr", 64),
@@ -181,8 +192,9 @@ pub const OUTSIDE: &[(&str, u64)] = &[
     ("syscall", 16),
 ];
 
-/// Functions that are only called if something in the library is broken. They end in a panic, which
-/// is caught and switches the agent off.
+/// Parts of the names of functions that are called only after an internal error or a failed
+/// allocation. Their stack does not count. Most of them panic; the panic is caught and switches the
+/// agent off.
 pub const LEAVES_BY_PANIC: &[&str] = &[
     "core9panicking",
     "core::panicking",
@@ -195,20 +207,20 @@ pub const LEAVES_BY_PANIC: &[&str] = &[
     "panics::caught",
 ];
 
-/// Functions whose address is taken, but which are no entry points: they run on the library's own
-/// stack, or a comment gives the reason.
+/// Parts of the names of functions whose address is taken, but which are no entry points. These
+/// functions run on the library's own stack, or a comment below gives another reason.
 pub const RUNS_APART: &[&str] = &[
     "own_stack::runner",
-    // Functions of `Adapter` and `RunSource`, for the constructor, attaching, the beginning of a
-    // session, and loading.
+    // Functions in fields of `Adapter` and `RunSource`. The agent calls almost all of these
+    // functions on its own stack.
     "::rehearse",
     "loops::register::constructed",
     "loops::session_began",
     "iree::loaded::register",
     "hook_variables::",
     "core::ops::function::FnOnce::call_once",
-    // Functions of the standard library. Only our own code calls them: directly, on a thread that
-    // our code started, or if something is broken.
+    // Functions of the standard library. Only our own code calls them: directly (the check follows
+    // such calls), on a thread that our code started, or after an internal error.
     "_R",
     "std::sync::once::",
     "__rust_",
@@ -218,12 +230,14 @@ pub const RUNS_APART: &[&str] = &[
     "_Unwind_",
     "core::fmt::",
     "std::io::",
-    // Functions of the compiler, for loading and unloading.
+    // Functions of the C compiler's runtime, which the dynamic linker calls after loading the
+    // library and at exit.
     "__do_global_dtors_aux",
     "frame_dummy",
 ];
 
-/// Functions that may use more stack: a part of the name, the limit, and the reason.
+/// Functions that may use more than [`STACK_BYTES`]: a part of the name, the limit in bytes, and
+/// the reason.
 pub const STACK_EXCEPTIONS: &[(&str, u64, &str)] = &[
     (
         "agent::adapters::plugins::",

@@ -1,5 +1,5 @@
-//! Checks the text of files: their length, marks of unfinished work, error types that are written
-//! by hand, and paths that exist only on one machine.
+//! Checks the text of files: length, header comments, marks of unfinished work, error types that
+//! are written by hand, and paths that exist only on one machine.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Whether the file is in the `src` of a room that does not run in other people's programs.
+/// Returns whether `file` is in the `src` folder of a room (crate) for which `in_target` is false.
 fn is_host_side(file: &Path) -> bool {
     ROOMS
         .iter()
@@ -66,7 +66,7 @@ fn check_length(file: &Path, text: &str, findings: &mut Findings) {
     }
 }
 
-/// Checks that the file has a header, in which `cargo xtask files` searches.
+/// Checks that a Rust file has a header comment, in which `cargo xtask files` searches.
 fn check_header(file: &Path, text: &str, findings: &mut Findings) {
     if file.extension().is_some_and(|ending| ending == "rs") && header(file, text).is_none() {
         findings.add(file.display(), "no comment at the top says what the file is for");

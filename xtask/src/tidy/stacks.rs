@@ -1,11 +1,14 @@
-//! Checks how much of the program's stack the built library uses. A function that the program, or a
-//! library of the program, can call may use at most [`STACK_BYTES`].
+//! Checks how much of the profiled program's stack the functions of the built `libcounterpoint.so`
+//! use. Apart from [`STACK_EXCEPTIONS`], a function that the program or one of its libraries can
+//! call may use at most [`STACK_BYTES`].
 //!
-//! Such entry points are the exported functions, constructors and destructors, and functions whose
-//! address is taken, because the program may have got this address (tables of functions, callbacks,
-//! handlers of `atexit`, destructors of threads). The check does not follow calls through pointers.
-//! Such a call reaches the program's own code, or an entry point. In the second case, the frames of
-//! both functions are on the stack, and the check does not add them up.
+//! The functions that can be called from outside (entry points) are the exported functions,
+//! constructors and destructors. Functions whose address is taken are entry points, too, because
+//! the program may call them through this address (callbacks, handlers of `atexit`, destructors of
+//! threads). [`RUNS_APART`] lists exceptions. The check does not follow calls through pointers.
+//! Such a call reaches the program's own code, or an entry point, which is checked separately. The
+//! frames of a caller and of such an entry point are on the stack together, but the check does not
+//! add them up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,7 +20,8 @@ use super::Findings;
 use super::rules::{LEAVES_BY_PANIC, OUTSIDE, RUNS_APART, STACK_BYTES, STACK_EXCEPTIONS};
 use crate::frames::{Callee, Library};
 
-/// The largest depth of the stack, and the calls that lead to it.
+/// The largest number of bytes of stack that a function and its callees use, and the calls that
+/// lead to this depth.
 #[derive(Clone)]
 struct Depth {
     bytes: u64,
@@ -41,7 +45,8 @@ impl Walk<'_> {
     }
 
     fn note(&mut self, what: String) {
-        // Calls below a function of [`STACK_EXCEPTIONS`] are not reported.
+        // Below an entry point of [`STACK_EXCEPTIONS`], recursion and calls of unknown functions
+        // are not reported.
         if self.path.first().is_some_and(|at| self.exception(*at).is_some()) {
             return;
         }
@@ -71,7 +76,7 @@ impl Walk<'_> {
         let mut deepest = here(function.frame);
         for call in &function.calls {
             let mut below = match &call.callee {
-                // The callee is checked as an entry point of its own.
+                // This callee may use more stack, so it is checked separately, as an entry point.
                 Callee::Inside(to) if self.exception(*to).is_some() => {
                     self.excepted.insert(*to);
                     continue;

@@ -1,7 +1,8 @@
 """Counterpoint shows where compiled machine learning spends its time, and which counter explains that.
 
-`counterpoint.load` opens a profile as tables. `counterpoint.tvm` and `counterpoint.torch` profile a part of a
-program from inside. `counterpoint.report` contains their reports, which need neither TVM nor PyTorch.
+`counterpoint.load` opens a profile as tables. With `counterpoint.tvm` and `counterpoint.torch`, a program
+profiles a part of itself. `counterpoint.report` contains the reports of these two modules, and needs neither
+TVM nor PyTorch.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ __all__ = ["__version__", "load"]
 
 def load(profile: Union[str, _os.PathLike[str]]) -> LoadedProfile:
     """Opens a profile. The result has the profile's `ops`, `calls`, `loops`, `activities`, `tracks` and
-    `losses` as tables of Arrow and pandas. `print` shows its report, and a notebook shows its page.
+    `losses` as tables that can be converted to Arrow and pandas. `print` shows the profile's report as text,
+    and a notebook shows it as an HTML page.
 
-    `profile`: the directory that `counterpoint run` wrote, or that `output=` named. If the directory is not a
-    profile, this raises a `CounterpointError`.
+    `profile`: the directory that `counterpoint run` wrote, or that the argument `output=` of a profile named.
+    If the directory is not a profile, this raises a `CounterpointError`.
     """
     # Imported here and not above, because every process that uses PyTorch imports this package.
     from counterpoint._load import load

@@ -1,4 +1,5 @@
-"""Runs the program `counterpoint`, also for the installed command of that name."""
+"""Runs the program `counterpoint`, for `python -m counterpoint` and for the installed command
+`counterpoint`."""
 
 from __future__ import annotations
 

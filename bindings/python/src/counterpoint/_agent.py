@@ -1,4 +1,4 @@
-"""Finds the agent of this process: libcounterpoint.so and its table (`counterpoint/agent.h`)."""
+"""Finds the agent of this process: libcounterpoint.so and its table of functions (`counterpoint/agent.h`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RTLD_NODELETE = 0x1000
 
 
 class Table(ctypes.Structure):
-    """The table of the agent."""
+    """The agent's table of functions: `counterpoint_agent_t` in `counterpoint/agent.h`."""
 
     _fields_ = [
         ("size", ctypes.c_uint32),
@@ -45,7 +45,7 @@ class _DlInfo(ctypes.Structure):
 
 
 def agent() -> tuple[Table, str]:
-    """Returns the agent's table, and the path of its library, which is loaded if necessary."""
+    """Returns the agent's table and the path of its library, and loads the library if necessary."""
     try:
         found = ctypes.c_char.in_dll(ctypes.CDLL(None), "counterpoint_agent")
     except ValueError:
@@ -88,7 +88,7 @@ class Recorder:
         self._table, self.path = agent()
 
     def session_begin(self, run_file: str) -> int:
-        """Begins a session. Returns one of the results above."""
+        """Begins a session, and returns one of this module's result codes, such as `BEGAN`."""
         return int(self._table.session_begin(os.fsencode(run_file)))
 
     def session_end(self) -> None:
@@ -96,7 +96,7 @@ class Recorder:
         self._table.session_end()
 
     def ticks(self) -> int:
-        """Returns the time on the clock of records, or 0 if nothing is being recorded."""
+        """Returns the time on the clock with which calls are recorded, or 0 if nothing is being recorded."""
         return int(self._table.ticks())
 
     def profile(self) -> Optional[str]:
@@ -109,11 +109,11 @@ class Recorder:
         return os.fsdecode(text.value)
 
     def lose(self, loss: str, count: int) -> None:
-        """Counts a loss by its name (docs/losses.md)."""
+        """Adds `count` to the loss with the name `loss` (docs/losses.md)."""
         self._table.lose(loss.encode(), count)
 
 
 @functools.lru_cache(maxsize=1)
 def recorder() -> Recorder:
-    """Returns the agent, or raises an error that says why there is none."""
+    """Returns the recorder of this process, or raises an error that says why there is no agent."""
     return Recorder()

@@ -22,7 +22,8 @@ def described(value: object) -> str:
 
 
 def names_of(names: object, what: str) -> list[str]:
-    """Returns the names of counters from a list, or from a text, which may contain commas."""
+    """Returns a list of counter names. A single string, which may contain commas, becomes the only item of
+    the list."""
     if isinstance(names, str):
         names = [names]
     if isinstance(names, (bytes, Mapping)) or not isinstance(names, Iterable):
@@ -46,7 +47,7 @@ def part_of(budget: Union[str, float, None]) -> Optional[float]:
             value = float(budget[:-1]) / 100
     elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
         value = float(budget)
-    # 1 is refused, because the user may mean 1 %.
+    # The number 1 is refused, because the user may mean 1 %.
     if not 0 <= value <= 1 or (value == 1 and not isinstance(budget, str)):
         raise ArgumentError(
             'budget= must be a percentage such as "2%" or a part of the time such as 0.02, not'
@@ -56,7 +57,7 @@ def part_of(budget: Union[str, float, None]) -> Optional[float]:
 
 
 def place(output: object) -> Optional[str]:
-    """Returns the path of the directory for a profile."""
+    """Returns the path of the directory for a profile, or None if `output` is None."""
     if output is None:
         return None
     if not isinstance(output, (str, bytes, os.PathLike)):

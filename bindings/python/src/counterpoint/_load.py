@@ -39,7 +39,7 @@ class Table:
         self._kept: Optional[pyarrow.Table] = None
 
     def to_arrow(self) -> pyarrow.Table:
-        """Returns the table as a table of Arrow. This needs `pyarrow`."""
+        """Returns the table as a `pyarrow.Table`. This needs `pyarrow`."""
         if self._kept is None:
             self._kept = self._read()
         return self._kept
@@ -73,7 +73,7 @@ class Table:
 
 class LoadedProfile:
     """A profile that `counterpoint run` or any other recording made. `print` shows the report. A notebook
-    shows the page of `counterpoint report --html`."""
+    shows the page that `counterpoint report --html` writes."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -81,8 +81,9 @@ class LoadedProfile:
         self._document: Optional[dict[str, Any]] = None
         self.ops = Table("ops", lambda: _table(self._rows()))
         """A row for each op, with the fields of `counterpoint report --format json` (docs/schema.md). A
-        counter has a column with its name, its total, and one with `/call` after it; an interval has
-        columns with `_low` and `_high` after the name of its value."""
+        counter has two columns: its total in the column with its name, and its mean per call in the column
+        with `/call` after the name. The ends of a value's interval are in columns with `_low` and `_high`
+        after the value's name."""
         self.calls = Table("calls", lambda: self._exported("calls"))
         """A row for each recorded call, as `counterpoint export` writes it."""
         self.loops = Table("loops", lambda: self._exported("loops"))
@@ -90,8 +91,9 @@ class LoadedProfile:
         self.tracks = Table("tracks", lambda: self._exported("tracks"))
         """A row for each sample of a time series."""
         self.activities = Table("activities", lambda: _activities(Path(self.path)))
-        """A row for each event of an imported trace, of a plugin, or of PyTorch's profiler, as it came:
-        docs/schema.md describes `activities/NAME/`. `activities` is the path of that directory."""
+        """A row for each event of an imported trace, of a plugin, or of PyTorch's profiler. The column
+        `activities` has the path, relative to the profile, of the directory `activities/NAME/` that contains
+        the event; docs/schema.md describes the directory."""
         self.losses = Table("losses", self._losses)
         """A row for each way in which something was lost or is inexact, with a `severity` and a `help`."""
 
@@ -107,7 +109,7 @@ class LoadedProfile:
         return self._document
 
     def html(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Writes the profile's page as a single file that needs no other files."""
+        """Writes the profile's HTML page to a file that needs no other files."""
         _page.write(self.path, os.fspath(path))
 
     def __str__(self) -> str:
@@ -152,7 +154,8 @@ def load(profile: Union[str, os.PathLike[str]]) -> LoadedProfile:
     if not os.path.isdir(path):
         raise ReportError(f"{path} is not a directory with a profile")
     loaded = LoadedProfile(path)
-    # A directory that is no profile raises an error at once.
+    # Without a manifest, the report is read now, so that a directory that is no profile raises an error at
+    # once.
     if not os.path.isfile(os.path.join(path, "manifest.json")):
         loaded.document  # noqa: B018
     return loaded
@@ -167,7 +170,7 @@ def _arrow() -> Any:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a row of the report to single values."""
+    """Converts a row of the report to a row of a table, in which each column has a single value."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if name == "intervals":
@@ -191,7 +194,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_sampled(out: dict[str, Any], row: Mapping[str, Any], sampled: Mapping[str, Any]) -> None:
-    """Adds the columns of a run with a budget."""
+    """Adds the columns for a profile that was recorded with a budget."""
     for name in ("timed_calls", "counted_calls", "effective_calls"):
         out[name] = sampled.get(name)
     estimated = {"calls": sampled.get("estimated_calls")}
@@ -199,8 +202,8 @@ def _add_sampled(out: dict[str, Any], row: Mapping[str, Any], sampled: Mapping[s
     estimated |= {c["name"]: c["sampled"] and c["sampled"]["total"] for c in row["counters"] if "sampled" in c}
     for name, of in estimated.items():
         exact = out.get(name) if name == "calls" else None
-        # If the time that the recorder added is not known exactly, the row already has a wider
-        # interval.
+        # If the time that the recorder added is not known exactly, the row already has an interval.
+        # That interval stays, because it is wider than the one in `sampled`.
         out.setdefault(f"{name}_low", of["low"] if of else exact)
         out.setdefault(f"{name}_high", of["high"] if of else exact)
 
@@ -252,7 +255,8 @@ def _activities(profile: Path) -> pyarrow.Table:
 
 
 def _stream(path: Path) -> Optional[pyarrow.Table]:
-    """Returns the complete batches of a stream. It ends early if the recording was killed."""
+    """Returns a table of the complete batches in an Arrow stream, or None if the stream cannot be read. The
+    stream ends early if the recorded process was killed."""
     import pyarrow.ipc
 
     try:

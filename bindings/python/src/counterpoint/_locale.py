@@ -1,5 +1,5 @@
-"""Writes numbers in the format of the user's locale. `setlocale` would change the locale of the
-whole process."""
+"""Writes numbers in the format of the user's locale. It uses `newlocale`, because `setlocale` would change
+the locale of the whole process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RADIXCHAR, _THOUSEP, _GROUPING = 0x10000, 0x10001, 0x10002
 
 @dataclass(frozen=True)
 class Numbers:
-    """`groups` has the sizes of groups of digits, from right to left. The last one is repeated."""
+    """`groups` has the sizes of groups of digits, from right to left. The last size is repeated."""
 
     point: str = "."
     separator: str = ""
@@ -27,7 +27,7 @@ class Numbers:
         return sign + self._grouped(digits)
 
     def fixed(self, number: float, places: int) -> str:
-        """Writes a number with this many digits after the point."""
+        """Writes a number with `places` digits after the point."""
         text = f"{number:.{places}f}"
         sign = "-" if text.startswith("-") else ""
         whole, _, fraction = text.lstrip("-").partition(".")
@@ -36,7 +36,7 @@ class Numbers:
         return sign + self._grouped(whole) + (self.point + fraction if fraction else "")
 
     def significant(self, number: float, digits: int) -> str:
-        """Writes a number with this many significant digits."""
+        """Writes a number with at most `digits` significant digits."""
         return f"{number:.{digits}g}".replace(".", self.point)
 
     def _grouped(self, digits: str) -> str:
@@ -57,7 +57,7 @@ PLAIN = Numbers()
 
 @functools.lru_cache(maxsize=1)
 def of_user() -> Numbers:
-    """Returns the format of LC_ALL, LC_NUMERIC or LANG, or the plain format if it is not known."""
+    """Returns the format of LC_ALL, LC_NUMERIC or LANG, or `PLAIN` if this locale is not known."""
     try:
         libc = ctypes.CDLL(None)
         libc.newlocale.restype = ctypes.c_void_p

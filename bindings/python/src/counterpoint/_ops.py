@@ -9,8 +9,8 @@ The rows of a report add up to the wall time of its runs:
 | `(entry function)` | before the first op and after the last |
 
 Counters of the last two rows are only known together. Their sum is in the row `(entry function)`.
-It also includes the counts of bookkeeping ops, because their own counters are only read if the user
-asked for this. (The counts of a bookkeeping op inside another op are in the row of that op.)
+It also includes the counts of bookkeeping ops (`vm.builtin.*`), because their own counters are only read
+if the user asked for this. (The counts of a bookkeeping op inside another op are in the row of that op.)
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def report(
     longest = max((_us(row) for row in totals.values()), default=0.0)
     for row in rows:
         share = _us(row) / longest * 100 if longest else 0.0
-        # The rows already have this column, so that it is at the right position.
+        # Each row was made with this column, so the new value does not change the order of columns.
         row["Percent"] = Percent(share)
     probe = document.get("probe") or {}
     settings = dict(configuration)
@@ -82,7 +82,7 @@ def report(
 
 
 class Columns:
-    """The columns of a report."""
+    """Makes the rows of a report, all with the columns that the document and its ops need."""
 
     def __init__(self, document: Mapping[str, Any], ops: list[Any]) -> None:
         self.counters = [(c["name"], c.get("unit", "count")) for c in document["counters"]]
@@ -100,7 +100,8 @@ class Columns:
         if self.nests:
             row["Total Duration (us)"] = Duration(op["duration_ns"] / _MICROSECOND)
         if self.launches:
-            # For a launch, the duration says nothing about the device.
+            # The duration of a launch is the host's time for starting work on a device, not the device's
+            # time.
             row["Timing"] = Text("launch" if op["asynchronous"] else "call")
         timed_only = _timed_only(op)
         for name, unit in self.counters:
@@ -131,14 +132,14 @@ class Columns:
         for op in ops:
             row = self.op(op)
             row["Name"], row["Argument Shapes"] = Text(FOLDED), Text("")
-            # This duration would also include other calls that bookkeeping ops contain.
+            # The total duration would also include the other ops that bookkeeping ops call.
             row.pop("Total Duration (us)", None)
             device = op["device"] or HOST
             devices[device] = _added(devices[device], row) if device in devices else row
         return list(devices.values())
 
     def around(self, run: Mapping[str, Any]) -> list[Row]:
-        """Returns the rows for a run outside of its ops, if their time is known."""
+        """Returns the rows for the time of a run outside of its ops, if this time is known."""
         if run["own_ns"] is None:
             return []
         between = _row("(between ops)", run["between_ops_ns"], HOST, "")
@@ -164,8 +165,8 @@ class Columns:
             "Count": Count(len(outer) or len(loose)),
         }
         if sampled:
-            # Only some of the ops outside of runs were timed, and only some counts of pool threads
-            # are known. Runs were timed, unless their machine was not observed all the time.
+            # With a budget, only some of the ops outside of runs were timed, and only some counts of pool
+            # threads are known. All runs were timed, unless a weight or `skipped` shows that some were not.
             if loose or any(run["weight"] > 1 or run["skipped"] for run in runs):
                 host["Duration (us)"] = host["Count"] = None
             host.update({name: None for name, _ in self.counters})
@@ -244,8 +245,8 @@ def _bytes(op: Mapping[str, Any]) -> int:
 
 
 def _workers(run: Mapping[str, Any]) -> dict[str, Optional[float]]:
-    """The counts of other threads for a run's parallel launches outside of any op. With
-    exec_mode="compiled", all launches are outside of ops."""
+    """Returns the counts of a run's parallel launches that are outside of any op. The counts of the run's own
+    thread are left out. With exec_mode="compiled", all launches are outside of ops."""
     sums: dict[str, Optional[float]] = {}
     for region in run.get("regions", ()):
         for task in region["tasks"]:

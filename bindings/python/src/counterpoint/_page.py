@@ -15,12 +15,13 @@ from counterpoint._program import run
 from counterpoint.errors import CounterpointError
 
 MOST = 8_000_000
-"""The longest page in characters. A notebook keeps all outputs in one file."""
+"""The greatest length, in characters, of a page in a frame. A longer page becomes a link, because a
+notebook's file contains all of its outputs."""
 
 _HEIGHT = "min(85vh, 60em)"
 
 _large: list[Any] = []
-"""Directories of pages that are only linked, until the process ends."""
+"""Keeps the directories of pages that are shown as a link, until the process ends."""
 
 
 def text(words: str) -> str:

@@ -52,8 +52,8 @@ def make() -> str:
 
 def _danger() -> Optional[str]:
     """Returns why root must not use the directory for temporary files. If TMPDIR is a folder of
-    another user, this user could put a link there, and root would write to its target. Other users
-    may share a directory with people whom they trust."""
+    another user, that user could put a link there, and root would write to the link's target. A user
+    who is not root may share a directory with trusted people, so there is no check for such users."""
     if os.geteuid() != 0:
         return None
     try:
@@ -86,8 +86,8 @@ def sweep() -> None:
 
 
 def expect_children() -> None:
-    """Makes this process remove directories when it ends, because a child that ends by `os._exit`
-    may leave some behind."""
+    """Makes this process remove directories when it ends, because a forked child that ends by `os._exit` may
+    leave directories behind."""
     global _forked
     if not _forked:
         _forked = True
@@ -95,20 +95,21 @@ def expect_children() -> None:
 
 
 def _remove_pool(folder: str) -> None:
-    """A profile contains the path of its pool, and anybody may have written the profile. So the
-    program removes the pool, because it checks first that the pool itself names this directory."""
+    """A profile contains the path of its pool (the shared memory for records), and anybody may have written
+    the profile. So the program `counterpoint` removes the pool: it checks first that the pool names this
+    directory."""
     profile = os.path.join(folder, "profile.cpt")
     if not os.path.lexists(os.path.join(profile, "manifest.json")):
         return
     try:
         run(["session", "discard", profile])
     except CounterpointError:
-        return  # The next run or session frees it.
+        return  # The next run or session frees the pool.
 
 
 def _start_of(process: int) -> Optional[str]:
-    """Returns when a process began, in ticks since the boot. `None` for a zombie, or if there is no
-    such process."""
+    """Returns when a process began, in ticks since the boot. The result is `None` for a zombie, or if there
+    is no such process."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

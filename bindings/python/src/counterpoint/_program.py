@@ -18,8 +18,8 @@ def run(
 ) -> str:
     """Returns the program's output. If it fails, raises an error with the text of its stderr."""
     environment = {**os.environ, **(variables or {})}
-    # The program itself must not be recorded. With an empty COUNTERPOINT_RUN_FILE, its start does
-    # not count as a loss.
+    # The program itself must not be recorded. With an empty COUNTERPOINT_RUN_FILE, the start of the program
+    # does not count as a loss.
     environment.pop("LD_PRELOAD", None)
     environment["COUNTERPOINT_RUN_FILE"] = ""
     path = program()

@@ -2,7 +2,7 @@
 profiles.
 
 Profiles that are open at the same time share the one session, so they have the same counters. In
-a process that `counterpoint run` started, the run takes the place of the session.
+a process that `counterpoint run` started, that run records, and no session begins.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Request:
         self.variables = variables or {}
         self.bookkeeping = bookkeeping
         self.loops = loops
-        # These are paths of files or directories, or names.
+        # Each plugin is the path of a file or directory, or a name.
         self.plugins = list(plugins)
         self.plugin_ids = plugin_ids
         self.keep_code = keep_code
@@ -87,10 +87,11 @@ class Session:
         self.process = os.getpid()
         self.trouble: Optional[str] = None
         self.open = True
-        # The directory of the pool (the shared memory for records) of a temporary profile, as long
-        # as its records are there.
+        # The directory of the pool (the shared memory for records) of a temporary profile. `None`
+        # after the records were moved to the profile, or if the profile is not temporary.
         self.pool: Optional[str] = None
-        # If `counterpoint run` records this process, session_begin does not read the run file.
+        # The empty path is enough to find out whether `counterpoint run` records this process, because
+        # session_begin then reads no run file.
         self.joined = native.session_begin("") == _agent.RUN_RECORDS
         if self.joined:
             path = native.profile()
@@ -176,9 +177,9 @@ class Session:
             return
         native.session_end()
         if self.pool is not None:
-            # Only this package reads a temporary profile. Its records are collected when it is read
-            # and not here, because starting the program `counterpoint` takes longer than running
-            # many models. The number of such profiles is limited, because their pools are in
+            # Only this package reads a temporary profile. The records are collected when the profile is read
+            # and not here, because starting the program `counterpoint` takes longer than one run of many
+            # models. The number of profiles with uncollected records is limited, because their pools are in
             # memory.
             _uncollected.append(weakref.ref(self))
             while len(_uncollected) > _MOST_UNCOLLECTED:
@@ -246,7 +247,8 @@ def end(native: _agent.Recorder, session: Session) -> None:
 
 
 def _forked() -> None:
-    """A forked child does not use its parent's session. A run continues in the child."""
+    """A forked child does not use its parent's session. The recording of `counterpoint run` continues in
+    the child."""
     global _current, _lock
     _lock = threading.RLock()
     _uncollected.clear()
@@ -302,7 +304,8 @@ def _percent(part: float) -> str:
     return f"{100 * part:.10f}".rstrip("0").rstrip(".") + "%"
 
 
-# The program's options in its messages, and the corresponding arguments of this package.
+# Patterns for options in messages of the program `counterpoint`, and the corresponding arguments of
+# this package.
 _WORDS = (
     (r"(?m)^-e [^\n]*?: counter list, byte \d+: ", "counters: "),
     (r"(?m)^-e ([^\n]*?): ", r"counters \1: "),
@@ -368,7 +371,7 @@ def _list(request: Request) -> str:
 
 
 def _remove(folder: str, process: int, pool: Optional[str] = None) -> None:
-    """Removes a profile, and its pool if it has not been collected."""
+    """Removes the folders of a temporary profile and of its pool, unless this process is a forked child."""
     if process == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
         if pool is not None:

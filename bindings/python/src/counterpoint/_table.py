@@ -11,8 +11,7 @@ from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Row, T
 
 FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes")
 MISSING = "–"
-# The column of durations that include the calls inside of a call. These calls also have rows of
-# their own.
+# The column of durations that include nested calls. The nested calls also have rows of their own.
 INCLUSIVE = "Total Duration (us)"
 
 
@@ -106,7 +105,7 @@ def sums(calls: Iterable[Row]) -> Row:
 
 
 def cell(row: Row, column: str, numbers: _locale.Numbers) -> str:
-    """Empty if the row has no such column, and a dash if the value is missing."""
+    """Returns the text of a cell: empty if the row has no such column, and a dash if the value is missing."""
     return shown(row[column], numbers) if column in row else ""
 
 
@@ -129,7 +128,8 @@ def one_line(text: str) -> str:
 
 
 def _together(values: list[Optional[Metric]]) -> Optional[Metric]:
-    """Combines the values of a column. If one is missing, the result is missing."""
+    """Combines the values of a column. If a value is missing, or the kinds of values differ, the result is
+    None."""
     if all(isinstance(value, Count) for value in values):
         return Count(sum(value.value for value in values if isinstance(value, Count)))
     if all(isinstance(value, Duration) for value in values):

@@ -38,8 +38,8 @@ def _no_number() -> Optional[int]:
 
 
 def untrusted(about: os.stat_result, path: Path, strict: bool, good: Optional[int] = None) -> Optional[str]:
-    """Returns why another user could replace `path`; None if nobody could. `strict`: do not accept
-    root as the owner, nor a folder because of its sticky bit. `good`: one more user id that is
+    """Returns why another user could replace `path`; None if nobody could. `strict`: accept only this user as
+    the owner, and nothing that others can write, even with the sticky bit. `good`: one more user id that is
     accepted."""
     owners = (os.geteuid(),) if strict else (os.geteuid(), 0, good)
     if about.st_uid not in owners:

@@ -30,5 +30,5 @@ _hidden = re.compile(_class())
 
 
 def visible(text: str) -> str:
-    """Returns one line with the same number of characters, hidden ones as `STAND_IN`."""
+    """Returns the text as one line of the same length, in which `STAND_IN` replaces each hidden character."""
     return text if text.isascii() and text.isprintable() else _hidden.sub(STAND_IN, text)

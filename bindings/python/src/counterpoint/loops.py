@@ -28,11 +28,11 @@ class LoopRow:
     function: Optional[str]
     """Name of the function, or of the function that contains the loop."""
     name: Optional[str]
-    """Name in the table: the variable or the block of a loop, the name of a function."""
+    """Name in the printed table: a loop's variable or block, or a function's name."""
     parent: Optional[int]
     """The id of the loop or function around it."""
     depth: Optional[int]
-    """Loops around it in its function; None for a function."""
+    """Number of loops around this loop in its function; None for a function."""
     hits: int
     """Times entered."""
     timed_hits: Optional[int]
@@ -42,17 +42,17 @@ class LoopRow:
     inclusive_ns: Optional[float]
     """Time of all hits, with everything inside."""
     inclusive_ns_95: Optional[float]
-    """Half of its 95 % interval; 0 if it is exact."""
+    """Half of the width of the 95 % interval of `inclusive_ns`; 0 if the time is exact."""
     self_ns: Optional[float]
-    """The same without the instrumented loops directly inside. May be negative."""
+    """Time of all hits without the instrumented loops directly inside. May be negative."""
     self_ns_95: Optional[float]
-    """Half of its 95 % interval."""
+    """Half of the width of the 95 % interval of `self_ns`."""
     share: Optional[float]
-    """The part of the time of what is around it."""
+    """The fraction of the parent's inclusive time that is spent here, from 0 to 1."""
     threads: int
-    """How many threads entered it."""
+    """Number of threads that entered this function or loop."""
     sampled_only: Optional[bool]
-    """A hit takes less than ten times what timing it costs."""
+    """Whether the mean hit takes less than ten times as long as timing a hit."""
 
 
 class LoopReport:
@@ -63,7 +63,7 @@ class LoopReport:
         if document.get("schema") != _SCHEMA:
             raise ReportError(f"unknown schema {document.get('schema')!r} of counterpoint loops report")
         self.document = dict(document)
-        """Everything, as docs/loops.md describes it."""
+        """The whole JSON document of `counterpoint loops report`, which docs/loops.md describes."""
         self._table = table
         self.rows = [
             _row(module["module"], row) for module in document["modules"] for row in module["rows"]
@@ -114,10 +114,10 @@ def _row(module: str, row: Mapping[str, Any]) -> LoopRow:
 
 
 def read(profile: Union[str, os.PathLike[str]], *, raw: bool = False) -> LoopReport:
-    """Returns the loops of a profile.
+    """Returns the report about the instrumented functions and loops of a profile.
 
     `profile`: the directory of the profile. `raw`: the table shows the measured times, which include the cost
-    of measuring. The times in `rows` are without this cost, if it is known."""
+    of measuring. With or without `raw`, the times in `rows` exclude this cost if it is known."""
     path = os.fspath(profile)
     document = json.loads(run(["loops", "report", path, "--format", "json"]))
     table = run(["loops", "report", path, "--width", "120", "--top", "0", *(["--raw"] if raw else [])])

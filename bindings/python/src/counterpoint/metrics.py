@@ -80,8 +80,9 @@ class Text:
 
 
 Metric = Union[Duration, Count, Percent, Ratio, Text]
-"""Any of the five kinds."""
+"""A value of any of the five kinds."""
 
 
 Row = dict[str, Optional[Metric]]
-"""One call, or one line of totals, from column to value. `None`: asked for, but not measured."""
+"""One call, or one line of totals, as a map from column to value. A value that was asked for but not measured
+is `None`."""

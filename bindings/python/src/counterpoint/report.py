@@ -57,7 +57,8 @@ class Report:
     losses: list[Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _recorded: Any = field(default=None, repr=False, compare=False)
-    """This object has the `path` of the profile with this whole report, and keeps the profile."""
+    """The object that keeps the profile of this report, and whose `path` is the profile's. `None` if the
+    report was loaded, or contains only a part of a profile."""
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
         """Returns a table for people, with numbers in the format of the user's locale.
@@ -70,8 +71,9 @@ class Report:
         return _table.text(self, sort=sort, aggregate=aggregate, col_sums=col_sums)
 
     def csv(self) -> str:
-        """Returns one line for each call, without totals. The columns are sorted by the bytes of their names.
-        Texts are quoted, a missing value is empty, and lines end with a line feed."""
+        """Returns CSV: a line with the names of the columns, and one line for each call, without totals. The
+        columns are sorted by the bytes of their names. Texts are quoted, a missing value is empty, and lines
+        end with a line feed."""
         columns = sorted({key for row in self.calls for key in row}, key=lambda key: key.encode())
         out = io.StringIO()
         _csv.writer(out, lineterminator="\n").writerow(columns)
@@ -161,9 +163,9 @@ class Report:
         return self.table()
 
     def _repr_html_(self) -> str:
-        """Returns HTML for a notebook: the page that `counterpoint report --html` writes of the profile, in a
-        frame. If there is no profile, because the report was loaded or describes only a part of a run,
-        returns the table."""
+        """Returns HTML for a notebook: a frame with the page that `counterpoint report --html` writes, or a
+        link if the page is too long. If there is no profile, because the report was loaded or describes only
+        a part of a run, returns the table."""
         if self._recorded is None:
             return _page.text(str(self))
         try:
@@ -172,7 +174,7 @@ class Report:
             return _page.text(f"{visible(str(error))}\n\n{self}")
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy of the report in another process does not own the profile.
+        # A copy of the report, for example in another process, does not keep the profile.
         return {**self.__dict__, "_recorded": None}
 
     def _columns(self) -> dict[str, type]:
@@ -203,7 +205,7 @@ _KEYS: dict[type, str] = {
 
 
 def _plain(value: Optional[Metric]) -> Union[str, int, float, None]:
-    """Returns a metric's value as a plain number or text."""
+    """Returns a metric's value as a plain number or text, or None if the value is missing."""
     if isinstance(value, Text):
         return value.string
     if isinstance(value, Count):

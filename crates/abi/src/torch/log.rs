@@ -23,12 +23,12 @@ pub const HAS_DURATION: u16 = 2;
 pub const HAS_ID: u16 = 4;
 /// A bit of [`Entry::has`]: the entry has a scope.
 pub const HAS_SCOPE: u16 = 8;
-/// A bit of [`Entry::has`]: [`Entry::process_text`] names the process, and not a number.
+/// A bit of [`Entry::has`]: the process is named by [`Entry::process_text`], not by a number.
 pub const NAMED_PROCESS: u16 = 16;
-/// A bit of [`Entry::has`]: [`Entry::thread_text`] names the thread, and not a number.
+/// A bit of [`Entry::has`]: the thread is named by [`Entry::thread_text`], not by a number.
 pub const NAMED_THREAD: u16 = 32;
 
-/// A sequence of any bytes.
+/// A text. The bytes need not be valid UTF-8 and need not end with a zero byte.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
@@ -44,9 +44,9 @@ pub struct Text {
 pub struct Argument {
     /// The argument's name.
     pub key: Text,
-    /// The value, if it is a text.
+    /// The value, if `kind` is [`TEXT`] or [`JSON`].
     pub text: Text,
-    /// The value, if it is an integer.
+    /// The value, if `kind` is [`INTEGER`] or [`UNSIGNED`].
     pub integer: i64,
     /// Kind of the value: [`INTEGER`], [`UNSIGNED`], [`TEXT`] or [`JSON`].
     pub kind: u32,
@@ -62,7 +62,7 @@ pub struct Entry {
     pub size: u32,
     /// Phase of the entry, a letter of Chrome's trace format.
     pub phase: u8,
-    /// Scope of an entry that is a moment, a letter of Chrome's trace format.
+    /// Scope of an instant event (one without a duration), a letter of Chrome's trace format.
     pub scope: u8,
     /// The fields that have a value: bits such as [`HAS_ID`].
     pub has: u16,
@@ -70,19 +70,20 @@ pub struct Entry {
     pub time_ns: i64,
     /// Duration of the entry in ns, not negative.
     pub duration_ns: i64,
-    /// Id of an arrow, which is the same at both ends.
+    /// Id of the arrow that starts or ends at this entry. The entries at both ends of an arrow have
+    /// the same id.
     pub id: i64,
-    /// The process, if it is a number.
+    /// The process of the entry, if [`NAMED_PROCESS`] is not set.
     pub process: i64,
-    /// The thread, if it is a number.
+    /// The thread of the entry, if [`NAMED_THREAD`] is not set.
     pub thread: i64,
     /// Name of the entry.
     pub name: Text,
     /// Category of the entry.
     pub category: Text,
-    /// The process, if it is a text.
+    /// The process of the entry, if [`NAMED_PROCESS`] is set.
     pub process_text: Text,
-    /// The thread, if it is a text.
+    /// The thread of the entry, if [`NAMED_THREAD`] is set.
     pub thread_text: Text,
     /// Array of `argument_count` arguments.
     pub arguments: *const Argument,
@@ -90,7 +91,8 @@ pub struct Entry {
     pub argument_count: usize,
 }
 
-/// `counterpoint_torch_trace_t *`: the agent's address for a recording.
+/// `counterpoint_torch_trace_t *`: a recording whose events the shim passes on. The address points
+/// to data of the agent.
 pub type Trace = *mut c_void;
 
 /// The table of functions that the agent offers for recordings.
@@ -101,9 +103,10 @@ pub struct Table {
     pub size: u32,
     /// Version of the table: [`VERSION`].
     pub version: u32,
-    /// Writes a line for the user.
+    /// Writes a line to stderr, for the user.
     pub say: unsafe extern "C" fn(*const c_char),
-    /// Begins a recording; the argument names the program.
+    /// Begins a recording. The argument is the name of the program. Returns null if the agent does
+    /// not record this process now.
     pub begin: unsafe extern "C" fn(Text) -> Trace,
     /// Adds a fact about the recording: a key and its JSON value.
     pub field: unsafe extern "C" fn(Trace, Text, Text),
@@ -111,8 +114,8 @@ pub struct Table {
     pub entry: unsafe extern "C" fn(Trace, *const Entry),
     /// Ends the recording.
     pub end: unsafe extern "C" fn(Trace, u32) -> i32,
-    /// Writes the path at which PyTorch shall store a recording as a trace file. Returns its
-    /// length.
+    /// Copies the path of a trace file to which PyTorch shall write a recording. Returns the path's
+    /// length, or -1 if this process is not being recorded or if the path does not fit.
     pub file: unsafe extern "C" fn(*mut c_char, usize) -> i64,
     /// Counts a recording that was not read because PyTorch's JSON is invalid.
     pub invalid: unsafe extern "C" fn(),

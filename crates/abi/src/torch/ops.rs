@@ -1,5 +1,5 @@
-//! The table through which the shim for PyTorch reports ops and ranges to the recorder:
-//! `include/counterpoint/torch_ops.h` in Rust.
+//! The table through which the shim (a library inside PyTorch's process) reports ops and ranges to
+//! the recorder: `include/counterpoint/torch_ops.h` in Rust.
 
 use core::ffi::{c_char, c_void};
 use core::mem::offset_of;
@@ -25,11 +25,11 @@ pub mod parallel {
     pub const WATCHED: i32 = 0;
     /// PyTorch does not use `GOMP_parallel`.
     pub const ABSENT: i32 = 1;
-    /// The table of functions of PyTorch's OpenMP library could not be changed.
+    /// The pointer through which `libtorch_cpu` calls `GOMP_parallel` could not be replaced.
     pub const REFUSED: i32 = 2;
 }
 
-/// The description of a call that begins.
+/// The description of a call (an op or a range) that begins.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Call {
@@ -43,7 +43,8 @@ pub struct Call {
     pub sequence: i64,
     /// PyTorch's number of the calling thread, from 1.
     pub thread: u64,
-    /// The thread of the forward op of a backward call; 0 if unknown.
+    /// For an op of the backward pass: PyTorch's number of the thread that called the forward op; 0
+    /// if unknown.
     pub forward_thread: u64,
     /// Types, devices and shapes of the tensors among the arguments, or null.
     pub tensors: *const u64,
@@ -67,7 +68,7 @@ pub struct Counts {
     pub workers_known: u32,
     /// The counts of the calling thread.
     pub values: [u64; COUNTERS],
-    /// The counts of the other threads that worked for the call.
+    /// The counts of other threads in the parallel regions that the call itself launched.
     pub workers: [u64; COUNTERS],
 }
 
@@ -79,11 +80,11 @@ pub struct Table {
     pub size: u32,
     /// Version of the table's layout: [`VERSION`].
     pub version: u32,
-    /// Begins an op. The pointer is the address of PyTorch's object for the call, which is on the
-    /// stack.
+    /// Begins an op. The first pointer identifies the op until it ends: it is the address of
+    /// PyTorch's `at::RecordFunction` object on the stack.
     pub begin: unsafe extern "C" fn(*const c_void, *const Call),
-    /// Ends the op with this address. Returns how often the shim shall let PyTorch announce (report
-    /// to an observer) an empty op, to measure the cost.
+    /// Ends the op that began with this address. Returns how many empty ops PyTorch shall announce
+    /// (report to an observer), so that the shim can measure what this costs.
     pub end: unsafe extern "C" fn(*const c_void, *mut Counts) -> i32,
     /// Bytes of memory that a call of `begin_apart` needs.
     pub apart_bytes: usize,
@@ -93,22 +94,24 @@ pub struct Table {
     pub end_apart: unsafe extern "C" fn(*mut c_void, *mut Counts),
     /// Begins to record parallel regions. Returns one of the constants in [`parallel`].
     pub watch_parallel: extern "C" fn() -> i32,
-    /// Copies the name of a counter and returns its length.
+    /// Copies the name of the counter with this number. Returns the length of the name, or 0 if
+    /// there is no such counter.
     pub counter_name: unsafe extern "C" fn(u32, *mut c_char, usize) -> usize,
-    /// Returns the number of calls of `begin_apart` that have not ended.
+    /// Returns the number of calls that `begin_apart` began and that have not ended yet.
     pub open_apart: extern "C" fn() -> u32,
-    /// Attaches the calling thread to the recording.
+    /// Prepares the calling thread for recording. Returns 1, or 0 if nothing is being recorded.
     pub ready: extern "C" fn() -> i32,
     /// Reads the clock of the recording.
     pub ticks: extern "C" fn() -> u64,
     /// Takes the times in ticks that PyTorch needed to announce the begin and the end of an op.
     pub announced: extern "C" fn(u64, u64),
-    /// Begins an op by its identity. Returns 0 if the recorder does not know the op.
+    /// Begins an op without tensors that the recorder already knows, by its identity or its name.
+    /// Returns 0 if the recorder does not know the op; `begin` must then be called.
     pub begin_known: unsafe extern "C" fn(*const c_void, *const Call) -> i32,
     /// Forgets an op's identity.
     pub forget: unsafe extern "C" fn(*const c_void),
-    /// Returns whether the shim shall report when ranges begin. The argument says whether this
-    /// process is a forked child.
+    /// Returns 1 if the shim shall call `range_begins` before each range, otherwise 0. The argument
+    /// says whether this process is a forked child.
     pub steps: extern "C" fn(i32) -> i32,
     /// Reports that a range begins. Returns 1 if PyTorch shall announce ops from now on, 0 if not,
     /// or -1 if nothing changes.

@@ -35,7 +35,7 @@ pub struct Value {
 pub struct Event {
     /// Bytes of this struct.
     pub size: u32,
-    /// Number of a published type; see [`crate::kineto::EVENT_TYPES`].
+    /// Number of the event's type; see [`crate::kineto::EVENT_TYPES`].
     pub kind: u32,
     /// Begin, ns since 1970 UTC.
     pub start_ns: i64,
@@ -51,7 +51,8 @@ pub struct Event {
     pub flow_type: u32,
     /// Id of the flow, unique among the flows of plugins in a recording.
     pub flow_id: u32,
-    /// 0 where the arrow ends, another number where it starts.
+    /// 0 if the flow (an arrow between events) ends at this event, another number if the flow
+    /// starts here.
     pub flow_is_start: u32,
     /// Name of the event; for a counter event, the name of the track.
     pub name: *const c_char,
@@ -71,17 +72,18 @@ pub struct Event {
 pub struct Sink {
     /// Bytes of this struct.
     pub size: u32,
-    /// The first argument of the functions.
+    /// The first argument of the functions below.
     pub handle: *mut c_void,
     /// Receives an event.
     pub event: Option<unsafe extern "C" fn(*mut c_void, *const Event)>,
-    /// Receives a device's row: device, sort index, name, label.
+    /// Receives the description of a device's row in the trace: device, sort index, name, label.
     pub device: Option<unsafe extern "C" fn(*mut c_void, i64, i64, *const c_char, *const c_char)>,
-    /// Receives a stream's or thread's row: device, resource, order, name.
+    /// Receives the description of a row for a stream or thread: device, resource, order, name.
     pub resource: Option<unsafe extern "C" fn(*mut c_void, i64, i64, i64, *const c_char)>,
 }
 
-/// A recording of one profiler; the shim never looks into it.
+/// A recording of one profiler. The address points to data of the agent, which the shim only passes
+/// back.
 pub type Session = *mut c_void;
 
 /// The table `counterpoint_torch_plugins`: the functions that the agent offers for plugins.
@@ -92,7 +94,7 @@ pub struct Table {
     pub size: u32,
     /// Version of the table: [`VERSION`].
     pub version: u32,
-    /// Writes a line for the user.
+    /// Writes a line to stderr, for the user.
     pub say: unsafe extern "C" fn(*const c_char),
     /// Returns the settings for PyTorch's profiler from the environment, as bits such as
     /// [`NO_CUPTI`].
@@ -101,10 +103,11 @@ pub struct Table {
     pub load: extern "C" fn() -> u32,
     /// Returns the name of a profiler.
     pub name: extern "C" fn(u32) -> *const c_char,
-    /// Creates a recording. The arguments are the number of the profiler, the kinds, their number
-    /// and the configuration.
+    /// Creates a recording. The arguments are the number of the profiler, the types of events, the
+    /// number of these types, and the configuration.
     pub create: unsafe extern "C" fn(u32, *const u32, usize, *const c_char) -> Session,
-    /// Returns the stacks of correlation ids that the plugin wants, as bits.
+    /// Returns which stacks of correlation ids the plugin wants, as bits: 1 for ids of ops, 2 for
+    /// ids of ranges that the program marks.
     pub stacks: unsafe extern "C" fn(Session) -> u32,
     /// Starts to collect events.
     pub start: unsafe extern "C" fn(Session) -> i32,

@@ -1,5 +1,6 @@
-//! The fifth layer of the agent: one folder for each kind of host. An adapter finds the calls to
-//! record and calls the recorder for them. [`crate::entry::adapters`] lists the adapters.
+//! The fifth layer of the agent: one folder for each adapter, and [`op_calls`], which several
+//! adapters use. Most adapters find the calls to record in one kind of host (profiled program), and
+//! call the recorder for each of these calls. [`crate::entry::adapters`] lists the adapters.
 //!
 //! | module | purpose |
 //! |---|---|

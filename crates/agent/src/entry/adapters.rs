@@ -3,8 +3,8 @@
 use crate::adapters::{announced, iree, loops, plugins, torch, tvm};
 use crate::recorder::adapter::Adapter;
 
-/// If the environment asks for a profile in the ways of several adapters (`run_source`), the first
-/// one in this list is used.
+/// An adapter can have its own environment variables that ask for a profile (`run_source`). If
+/// those of several adapters are set, the first of these adapters in the list is used.
 pub static ADAPTERS: &[&Adapter] = &[
     &iree::ADAPTER,
     &tvm::ADAPTER,

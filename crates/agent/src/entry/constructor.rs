@@ -1,5 +1,5 @@
 //! The start and the end of the process. This library's constructor looks up symbols, and stores
-//! where the run file is. Most other work is done when there is something to record. If the
+//! where the run file is. Most other work waits until there is something to record. If the
 //! environment asks for no profile, the program can still begin and end sessions
 //! ([`crate::entry::session`]).
 
@@ -53,9 +53,9 @@ fn main_begins() {
     ADAPTERS.iter().for_each(|adapter| (adapter.main_begins)());
 }
 
-/// Reads the environment, unless the process has more rights than its user (setuid). The user has
-/// chosen this environment, and must not thereby choose which files such a process reads and
-/// writes.
+/// Reads the environment variables that ask for a profile, unless the process has more rights than
+/// its user (setuid). The user chooses the environment, and must not thereby choose which files
+/// such a process reads and writes.
 fn note_variables() {
     if sys::has_more_rights() || run_file::note_variable() {
         return;
@@ -77,7 +77,8 @@ extern "C" fn destructor() {
         return;
     }
     let _errno = sys::ErrnoGuard::new();
-    // Even after an internal error, a source of runs reports what was recorded before.
+    // Even after an internal error, a source of runs (an adapter's own way to ask for a profile)
+    // reports what was recorded before.
     if !epoch::is_off() {
         guarded(end);
     }

@@ -1,8 +1,8 @@
-//! Handles programs that the host starts, with `exec` in its own process or with `posix_spawn`.
-//! Some programs cannot be recorded, because this library cannot be loaded into them or their
-//! environment lacks our variables. Their starts are usually counted as losses of the run. If a
-//! program would not even start with the library in `LD_PRELOAD`, it gets an environment without
-//! the library.
+//! Handles programs that the host (the profiled program) starts, with `exec` in its own process or
+//! with `posix_spawn`. Some programs cannot be recorded, because this library cannot be loaded into
+//! them or their environment lacks our variables. Their starts are usually counted as losses of the
+//! run. If a program would not start with the library in `LD_PRELOAD`, or would print a complaint,
+//! it gets an environment without the library.
 //!
 //! ```text
 //!  execv…, posix_spawn… ──► look: does the environment bring us along?   no: count
@@ -19,11 +19,11 @@
 //! the program has removed them on purpose.
 //!
 //! If profiler plugins record in this process, they hand over their events before `exec` replaces
-//! the program ([`crate::adapters::plugins`]). This does allocate memory, but it does not happen in
-//! a forked child.
+//! the program ([`crate::adapters::plugins`]). Handing over the events allocates memory, but it
+//! does not happen in a forked child.
 //!
 //! The agent does not notice programs that are started by a system call without glibc (as Go does),
-//! and the shells of `system` and `popen`.
+//! nor the shells that `system` and `popen` start.
 
 mod functions;
 mod places;
@@ -45,7 +45,8 @@ pub use functions::{
     posix_spawnp,
 };
 
-/// Called by the constructor, because a lookup takes the dynamic linker's lock.
+/// Looks up the real functions. The constructor calls this, because a lookup takes the dynamic
+/// linker's lock.
 pub fn prepare() {
     functions::prepare();
 }
@@ -81,8 +82,9 @@ unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -
     result
 }
 
-/// Returns whether the program exists. Many callers try one path after the other, and plugins must
-/// not stop for a path without a program.
+/// Returns whether there is a program to start, as far as [`carrier`] checks this. Many callers of
+/// `exec` try one path after the other, and plugins must not stop recording for a path without a
+/// program.
 ///
 /// # Safety
 /// The program's pointers must be C strings or null.
@@ -92,8 +94,9 @@ unsafe fn exists(program: Program) -> bool {
     guarded_apart(|| unsafe { carrier(program, false) }.is_some()).unwrap_or(false)
 }
 
-/// Makes the real call, `go`. If the program would not start with this library in `LD_PRELOAD`,
-/// `go` gets an environment without it. If `go` does not return 0, the program was not started.
+/// Makes the real call, `go`. If the program cannot start with this library in `LD_PRELOAD`, or
+/// would print a complaint, `go` gets an environment without the library. If `go` does not return
+/// 0, the program was not started.
 ///
 /// # Safety
 /// The requirements of the real call apply: pointers refer to C strings, and the environment is
@@ -171,7 +174,8 @@ unsafe fn is_ldconfig(program: Program) -> bool {
 }
 
 /// Returns whether this library can be loaded into the program and whether the program starts with
-/// it, or `None` if the program does not exist. The file is examined only if `is_wanted` is set.
+/// it. Returns `None` if there is no program to start; this is checked only for a path and for a
+/// search in `PATH`. The program's file is examined only if `is_wanted` is set.
 ///
 /// # Safety
 /// The program's pointers must be C strings or null.
@@ -185,7 +189,8 @@ unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
             CStr::from_bytes_until_nul(&link).ok().map(|path| look(libc::AT_FDCWD, path))
         };
         match program {
-            // Many callers search for a program themselves, and try one path after the other.
+            // Many callers search for a program themselves: they try one path after the other. A
+            // path without a program must not count as a loss.
             Program::Path(path) => {
                 let path = text(path).filter(|path| sys::is_executable(path))?;
                 Some(look(libc::AT_FDCWD, path))
@@ -206,8 +211,8 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     if name.contains(&b'/') {
         return Some(body(file));
     }
-    // SAFETY: `c"PATH"` is a C string, so `getenv` returns null or a C string. Its bytes stay valid
-    // as long as the program does not change `PATH` while this function runs.
+    // SAFETY: `c"PATH"` is a C string, so `getenv` returns null or a C string. The bytes of that
+    // string stay valid as long as the program does not change `PATH` while this function runs.
     let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
     let path = match path.is_null() {
         true => c"/bin:/usr/bin",
@@ -235,8 +240,8 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
 struct Brings {
     library: bool,
     variables: bool,
-    /// Whether the run file's variable is set but empty: Counterpoint itself starts this program,
-    /// and it is not to be recorded.
+    /// Whether the run file's variable is set but empty. This means that Counterpoint itself starts
+    /// the program, which is not to be recorded.
     declines: bool,
 }
 
@@ -299,7 +304,8 @@ unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usiz
     count
 }
 
-/// Makes the real call with a copy of the environment without this library.
+/// Makes the real call with a copy of the environment without this library. If there is no memory
+/// for the copy, passes the environment unchanged.
 ///
 /// # Safety
 /// The requirements of [`launch`] apply.
@@ -322,8 +328,9 @@ unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_
     }
 }
 
-/// Copies the array of pointers to `place`, and after it the text of each `LD_PRELOAD` without our
-/// library. If the list becomes empty, the variable is left out.
+/// Copies the array of pointers to `place`. Writes the texts of all `LD_PRELOAD` variables after
+/// the array, and leaves our library out of their lists. If a list becomes empty, its variable is
+/// left out.
 ///
 /// # Safety
 /// `environment` must have `count` strings. `place` must be aligned for pointers, and have space

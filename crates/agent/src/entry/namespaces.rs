@@ -1,7 +1,7 @@
-//! Replaces `unshare` and `setns`. For some namespaces, the kernel refuses these calls while the
-//! process has more than one thread. Threads of profiler plugins must not be the reason for a
-//! refusal. So the agent ends the plugins' recording before the call, and has them record again
-//! after it.
+//! Replaces `unshare` and `setns`. For some kinds of namespaces, the kernel refuses calls of these
+//! functions while the process has more than one thread. Threads of profiler plugins must not be
+//! the reason for a refusal. So the agent ends the plugins' recording before the call, and lets
+//! them record again after it.
 //!
 //! This does not help a program that makes the system call without glibc (as Go does).
 
@@ -31,14 +31,15 @@ impl Real {
     }
 }
 
-/// Called by the constructor, because a lookup takes the dynamic linker's lock.
+/// Looks up the real functions. The constructor calls this, because a lookup takes the dynamic
+/// linker's lock.
 pub fn prepare() {
     UNSHARE.get();
     SETNS.get();
 }
 
 /// Calls `real`. If all other threads belong to the agent or to plugins, ends the plugins'
-/// recording first, and lets the plugins record again afterwards.
+/// recording before the call, and lets the plugins record again after it.
 fn alone(real: impl FnOnce() -> c_int) -> c_int {
     let stopped = {
         let _errno = ErrnoGuard::new();

@@ -1,9 +1,9 @@
 //! Decides whether this copy of the agent is the one that records in this process.
 //!
-//! The first copy in the process records. It is the one in which the dynamic linker finds the C
-//! interface's table. Preloaded copies are in the linker's global scope, in the order of
-//! `LD_PRELOAD`. So a copy that is loaded later finds a preloaded copy first. If there is none, it
-//! makes itself global, so that further copies find it.
+//! The first copy in the process records. It is the copy whose table of the C interface the dynamic
+//! linker finds. Preloaded copies are in the linker's global scope, in the order of `LD_PRELOAD`.
+//! So a copy that is loaded later finds a preloaded copy first. If no copy was preloaded, the first
+//! copy makes itself global, so that further copies find it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Returns a number of [`AgentState`].
+/// Returns the state of this copy of the agent, as the number of an [`AgentState`].
 pub extern "C" fn state() -> u32 {
     let state = if is_quiet() {
         AgentState::Quiet
@@ -39,7 +39,8 @@ pub extern "C" fn state() -> u32 {
     state as u32
 }
 
-/// Returns whether another copy is already in the process. Costs a few symbol lookups.
+/// Returns whether another copy was in the process before this one. If not, makes sure that later
+/// copies find this one. Costs a few symbol lookups.
 pub fn another_is_first() -> bool {
     let name = TABLE_SYMBOL.as_ptr();
     // SAFETY: `name` is a C string. RTLD_DEFAULT stands for the scope of the program, or of the
@@ -64,8 +65,8 @@ pub fn another_is_first() -> bool {
 }
 
 /// Returns whether `table` belongs to this copy of the agent, judging by the address of a function
-/// in the table. The address of the table itself does not help: the dynamic linker resolves this
-/// copy's reference to its own table to the first copy's table.
+/// in the table. The address of the table itself cannot be compared: in this copy, too, the dynamic
+/// linker makes the name of the table refer to the first copy's table.
 fn is_own(table: *mut c_void) -> bool {
     let table = table.cast::<AgentTable>();
     // SAFETY: `dlsym` found the table. Every version of the table starts with its size, and the
@@ -76,14 +77,14 @@ fn is_own(table: *mut c_void) -> bool {
     }
 }
 
-/// Makes this library, which was loaded for one caller only, visible to libraries that are loaded
-/// later.
+/// Makes the symbols of this library visible to libraries that are loaded later. (It was loaded
+/// with RTLD_LOCAL.)
 fn become_global(own: *const c_void) {
-    // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
+    // SAFETY: `Dl_info` consists of pointers, and a pointer may be null.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
-    // SAFETY: `info` outlives the call. The name is the linker's own C string, so it finds the
-    // library that is already loaded.
+    // SAFETY: `info` outlives the call. The name is the linker's own C string, so `dlopen` finds
+    // the library that is already loaded.
     unsafe {
         if libc::dladdr(own, &mut info) != 0 && !info.dli_fname.is_null() {
             libc::dlopen(info.dli_fname, flags);

@@ -1,19 +1,21 @@
-//! Makes this library work together with AddressSanitizer and valgrind.
+//! Makes this library work together with AddressSanitizer, ThreadSanitizer and valgrind.
 //!
 //! AddressSanitizer's shared runtime (`libasan.so`, `libclang_rt.asan*.so`) ends a program at its
 //! start if another library comes before the runtime, because that library might replace `malloc`.
 //! This library does not replace `malloc`, and the functions that it does replace call the next
 //! definition. So this library switches the check off.
 //!
-//! The runtime calls [`__asan_default_options`] before it reads `ASAN_OPTIONS`. If the program
-//! itself defines this function, the linker finds that definition first. The check then stays on,
-//! and this library is not preloaded into such a program (`record::preloadable`). The alternative
-//! was to set `ASAN_OPTIONS`. But programs that are started by a system call without glibc would
-//! not get it, and all other programs would see it.
+//! AddressSanitizer's runtime calls [`__asan_default_options`] before it reads `ASAN_OPTIONS`. If
+//! the program itself defines this function, the linker finds that definition first. The check then
+//! stays on, and this library is not preloaded into such a program (`record::preloadable`). The
+//! alternative was to set `ASAN_OPTIONS`. But programs that are started by a system call without
+//! glibc would not get this variable, and all other programs would see a variable that their user
+//! did not set.
 //!
 //! Valgrind's helgrind and drd understand locks but not atomic operations. These tools would report
-//! pages that two threads have used one after the other, so nothing is recorded under them.
-//! ThreadSanitizer does not see inside a library that was built without it. But it sees what libc's
+//! data races in the memory for records, which several threads use one after the other. So nothing
+//! is recorded in a program that runs under one of them. ThreadSanitizer does not see the memory
+//! accesses of a library, such as this one, that was built without it. But it sees what libc's
 //! functions (`memcpy`, `clock_gettime`) read and write for this library, so the agent tells it to
 //! ignore work on the agent's own stacks.
 
@@ -31,7 +33,8 @@ pub extern "C" fn __asan_default_options() -> *const c_char {
     c"verify_asan_link_order=0".as_ptr()
 }
 
-/// Returns whether one of valgrind's race checkers runs. Such a checker preloads its own library.
+/// Returns whether one of valgrind's race checkers runs. Such a checker is recognised by its own
+/// library in `LD_PRELOAD`.
 pub fn checks_races() -> bool {
     // SAFETY: the name is a C string, so `getenv` returns null or a C string, which nothing changes
     // while the dynamic linker runs constructors.

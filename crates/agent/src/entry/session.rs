@@ -6,10 +6,10 @@
 //!  end     the calling thread leaves ─► no epoch ─► the process's row says that it has left
 //! ```
 //!
-//! The other threads notice at their next call that their state belongs to another epoch (number of
-//! a recording). In a new session, they close their counters, leave their page in the old session's
-//! pool, and attach again. If a session ends while a thread is inside a call, that call is not
-//! recorded.
+//! After a session has ended, each other thread notices at its next recorded call that its state
+//! belongs to another epoch (number of a recording). If a new session has begun by then, the thread
+//! closes its counters, leaves its page (the memory for its records) in the old session's pool, and
+//! attaches again. If a session ends while a thread is inside a call, that call is not recorded.
 //!
 //! After a session, two things stay allocated: the mapping of the pool's part before its pages (1.1
 //! MiB of address space, some 20 KiB of memory), and 20 KiB of the session's own data. The next
@@ -34,16 +34,16 @@ use crate::recorder::{attach, handler_fork};
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
 
-/// Runs of sessions that have ended. The next session reuses the memory of a run that no thread
-/// uses any more. Protected by the process's lock.
+/// The data ([`Run`]) of sessions that have ended. The next session reuses the memory of a run that
+/// no thread uses any more. Protected by [`Lock`].
 static mut ENDED: Vec<&'static Run> = Vec::new();
 
 fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
     // SAFETY: the `Lock` that the caller passes protects `ENDED`, and no other reference to it
     // exists meanwhile.
     let ended = unsafe { (&raw mut ENDED).as_mut() }?;
-    // A thread that is attaching may have read the old run before its session ended, so nothing is
-    // reused meanwhile.
+    // A thread that is attaching may have read an old run before the session of that run ended. So
+    // no run is reused while a thread attaches.
     let calm = attach::nobody_attaches();
     let free = |run: &&Run| calm && run.threads.load(Ordering::SeqCst) == 0;
     let place = ended.iter().position(free);
@@ -89,7 +89,7 @@ fn begin_unguarded(path: &CStr) -> i32 {
     run::set(keep(run));
     load::note_loaded();
     epoch::begin_session();
-    // `session_began` of an adapter may take the lock itself, for example to register modules.
+    // An adapter's `session_began` may take the same lock, for example to register modules.
     drop(lock);
     guarded(|| ADAPTERS.iter().for_each(|adapter| (adapter.session_began)()));
     session::BEGAN
@@ -133,8 +133,8 @@ pub fn profile() -> Option<&'static str> {
     guarded_apart(load::load).flatten().map(|run| run.profile.as_str())
 }
 
-/// Counts the loss with this name for this process. Returns 0, or 1 if nothing is being recorded,
-/// or −1 if there is no such loss.
+/// Counts the loss with this name for this process, or for the whole run if the process has no row
+/// in the pool yet. Returns 0, or 1 if nothing is being recorded, or −1 if there is no such loss.
 pub fn lose(name: &CStr, count: u64) -> i32 {
     let named = |loss: &&Loss| loss.name().as_bytes() == name.to_bytes();
     let Some(loss) = Loss::ALL.iter().find(named) else { return -1 };

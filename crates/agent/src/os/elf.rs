@@ -1,5 +1,6 @@
-//! Reads the headers and the symbols of an ELF in this process's memory. The memory need not
-//! contain an ELF, so it is read through [`crate::os::sys`], without a fault.
+//! Reads the headers and the symbols of an ELF in this process's memory. The memory may contain
+//! something else or be unmapped, so it is read through [`crate::os::sys`], which returns `None`
+//! instead of causing a fault.
 
 use crate::os::sys;
 

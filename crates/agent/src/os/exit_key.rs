@@ -16,8 +16,8 @@ impl ExitKey {
         Self { key: AtomicU32::new(NONE), function }
     }
 
-    /// Has the function called with `value` when the calling thread exits. If no further key can be
-    /// created, the function will not be called.
+    /// Makes the calling thread call the function with `value` when the thread exits. If no further
+    /// key can be created, the function will not be called.
     pub fn register(&self, value: *mut c_void) {
         let mut key = self.key.load(Ordering::Acquire);
         if key == NONE {

@@ -15,7 +15,7 @@
 //! a child of the host, even if the host is a subreaper.
 //!
 //! Both new processes share the host's memory and run on their own stacks while the host's thread
-//! is suspended (`CLONE_VM | CLONE_VFORK`). Nothing is copied, no page of the host becomes
+//! is suspended (`CLONE_VM | CLONE_VFORK`). The host's memory is not copied, no page of it becomes
 //! copy-on-write, and `pthread_atfork` handlers do not run. Until the program starts, the two
 //! processes make only raw system calls. Meanwhile, all signals are blocked on the host's thread,
 //! so that no signal handler of the host runs in one of the two processes.
@@ -103,13 +103,14 @@ fn send(errand: &mut Errand, stack: usize) -> Result<(), i32> {
     if made < 0 { Err(-made as i32) } else { Ok(()) }
 }
 
-/// Runs in the go-between.
+/// The work of the go-between: starts the second process, and waits until the program ends.
 ///
 /// # Safety
 /// `errand` must be the pointer that `send` passed.
 unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
-    // If the host ignores SIGCHLD, the kernel would reap the program before the wait. The table of
-    // handlers is a copy, so changing it here does not affect the host.
+    // If the host ignores SIGCHLD, the kernel would reap the program before the wait. The
+    // go-between has its own copy of the table of signal handlers, so changing it here does not
+    // affect the host.
     set_default(libc::SIGCHLD);
     // SAFETY: by contract, `errand` is valid. Only the process that becomes the program uses the
     // second stack, until its `execve`.
@@ -128,7 +129,7 @@ unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
     }
 }
 
-/// Runs in the process that becomes the program.
+/// The work of the process that becomes the program, up to its `execve`.
 ///
 /// # Safety
 /// `errand` must be the pointer that `send` passed.
@@ -138,8 +139,8 @@ unsafe extern "C" fn start_program(errand: *mut Errand) -> ! {
     for signal in 1..=64 {
         set_default_if_handled(signal);
     }
-    // SAFETY: by contract, `errand` is valid. Its pointers are valid while the host's thread is
-    // suspended, which it is now.
+    // SAFETY: by contract, `errand` is valid. The pointers in `errand` are valid while the host's
+    // thread is suspended, and that thread is suspended now.
     unsafe {
         if (*errand).answer >= 0 {
             raw(libc::SYS_dup3, [(*errand).answer.into(), ANSWER.into(), 0, 0]);
@@ -175,8 +176,8 @@ fn set_default_if_handled(signal: c_int) {
     }
 }
 
-/// Sets the thread's mask of blocked signals, including the signals that libc reserves. Returns the
-/// previous mask.
+/// Sets the thread's mask of blocked signals, which can also block the signals that libc reserves.
+/// Returns the previous mask.
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (new, old) = (&raw const mask as c_long, &raw mut before as c_long);
@@ -187,7 +188,8 @@ fn set_mask(mask: u64) -> u64 {
 
 fn exit(code: c_int) -> ! {
     loop {
-        // SAFETY: exit_group ends the calling process, which is one of our children.
+        // SAFETY: exit_group ends the calling process, which is the go-between or the process that
+        // it started.
         unsafe { raw(libc::SYS_exit_group, [code.into(), 0, 0, 0]) };
     }
 }

@@ -1,11 +1,12 @@
 //! Panics or raises signals on demand. With this, tests check that no internal error of the agent
-//! reaches the host. The feature `inject-panics`, which no release enables, compiles this file.
+//! reaches the host. This file is compiled only with the feature `inject-panics`, which no release
+//! enables.
 //!
 //! `COUNTERPOINT_INJECT=NAME:ACTION` names a point (a place in the agent's code, marked by
 //! `point!`) and an action. The action `panic` panics each time the agent reaches the point. The
-//! action `signal` raises SIGUSR2 when the point is reached for the first time, as if a signal had
-//! arrived at that instruction. The library exports the list of points, so that a test can try all
-//! of them.
+//! action `signal` raises SIGUSR2 once, when the point is reached and the host has a handler for
+//! this signal. The host sees this as a signal that arrived at that instruction. The library
+//! exports the list of points, so that a test can try all of them.
 //!
 //! If `COUNTERPOINT_INJECT_LOG=FILE` is set, the name of each point is appended to the file when a
 //! process first reaches the point.
@@ -60,7 +61,7 @@ static CHOSEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 static SIGNALS: AtomicBool = AtomicBool::new(false);
 static REACHED: AtomicU32 = AtomicU32::new(0);
 
-/// Performs the requested action if the environment names this point.
+/// Logs the point, and performs the requested action if the environment names this point.
 #[inline(never)]
 pub fn reach(point: Point) {
     log(point);
@@ -75,8 +76,8 @@ pub fn reach(point: Point) {
     if !SIGNALS.load(Ordering::Relaxed) {
         panic!("injected");
     }
-    // SAFETY: zeros are a value of `sigaction`, which the call overwrites. SIGUSR2 is raised only
-    // if there is a handler, because without one it would kill the process.
+    // SAFETY: a `sigaction` may consist of zeros, and the call overwrites them. SIGUSR2 is raised
+    // only if there is a handler, because without one it would kill the process.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGUSR2, std::ptr::null(), &mut action);
@@ -90,8 +91,8 @@ pub fn reach(point: Point) {
 static LOGGED: [AtomicU32; NAMES.len().div_ceil(32)] =
     [const { AtomicU32::new(0) }; NAMES.len().div_ceil(32)];
 
-/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG` at the first call. Changes
-/// neither `errno` nor the host's open descriptors.
+/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG` when the process reaches the
+/// point for the first time. Changes neither `errno` nor the host's open descriptors.
 fn log(point: Point) {
     let (word, bit) = (point as usize / 32, 1 << (point as u32 % 32));
     if LOGGED[word].fetch_or(bit, Ordering::Relaxed) & bit != 0 || crate::os::sys::has_more_rights()

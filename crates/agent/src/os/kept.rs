@@ -1,9 +1,9 @@
 //! Allocates heap memory that is kept until the process ends.
 //!
-//! LeakSanitizer reports heap memory that no pointer reaches. It looks for pointers in the writable
-//! data of each library, on stacks and on the heap, but not in anonymous mappings, where most of
-//! our state is. [`keep`] therefore links everything that is never freed into one list, whose head
-//! is in this library's writable data.
+//! LeakSanitizer reports heap memory as leaked if no pointer leads to it. It looks for pointers in
+//! the writable data of each library, on stacks and on the heap, but not in anonymous mappings,
+//! where most of our state is. [`keep`] therefore links everything that is never freed into one
+//! list, whose head is in this library's writable data.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,15 +1,16 @@
-//! Makes this library's own code, data and stack present in memory, so that a counter of page
-//! faults counts those of the program.
+//! Makes this library's code and data, and the part of a thread's stack that the library needs,
+//! present in memory. So a counter of page faults counts only the faults of the program.
 //!
 //! The kernel maps a page of a library when the page is first used. The recorder may use a page for
-//! the first time while an open call's counters are running:
+//! the first time between the two readings of the counters around a call:
 //!
 //! ```text
 //!  counters read ─► the program's op … a hook of ours: code, or a table, that was not used before ─► counters read
 //!                                      └── a page fault, counted as the op's
 //! ```
 //!
-//! The same happens after a fork: a page of data is copied at the next write to it.
+//! A page fault also happens after a fork: the kernel copies a page of data at the next write to
+//! it.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -20,7 +21,7 @@ use crate::os::{elf, sys};
 
 const PT_LOAD: u32 = 1;
 const PT_GNU_RELRO: u32 = 0x6474_E552;
-/// The flag of a writable segment, in the word of a program header that contains type and flags.
+/// The flag of a writable segment, which is in the upper half of a program header's first word.
 const PF_W: u64 = 2 << 32;
 const PAGE: usize = 4096;
 
@@ -60,8 +61,8 @@ pub fn make_present() {
     }
 }
 
-/// Called in the parent after a fork: makes the data writable without page faults again. Takes
-/// about 0.25 ms, measured with `strace -T`.
+/// Makes this library's data writable without page faults again. Called in the parent after a fork.
+/// Takes about 0.25 ms, measured with `strace -T`.
 pub fn make_own() {
     let [start, end] = DATA.each_ref().map(|place| place.load(Ordering::Relaxed));
     if start < end {
@@ -75,18 +76,19 @@ pub fn touch_stack<const BYTES: usize>() {
     let lowest = frame.as_mut_ptr().cast::<u8>();
     // SAFETY: `lowest` points to the first byte of `frame`.
     unsafe { lowest.write_volatile(0) };
-    // Without this, the compiler would make an array of one byte.
+    // Without this use of the whole array, the compiler would shrink it to the one byte that is
+    // written.
     black_box(&mut frame);
 }
 
 fn populate(start: usize, end: usize, for_writing: bool) {
     let start = start / PAGE * PAGE;
     let bytes = end.next_multiple_of(PAGE) - start;
-    // Without memory for the pages, a later use may cause a page fault. Kernels before Linux 5.14
-    // cannot populate pages and return EINVAL; each page is touched instead. But newer kernels also
-    // return EINVAL for a page that may not be read or not be written, and touching such a page
-    // would end the program. A call with an empty range distinguishes the two cases: only a kernel
-    // before 5.14 returns EINVAL for it.
+    // If there is no memory for the pages, their later use may cause page faults. Kernels before
+    // Linux 5.14 cannot populate pages and return EINVAL; each page is touched instead. But newer
+    // kernels also return EINVAL for a page that may not be read or not be written, and touching
+    // such a page would end the program. A call with an empty range distinguishes the two cases:
+    // only a kernel before 5.14 returns EINVAL for it.
     let is_invalid = |bytes| sys::populate(start, bytes, for_writing) == Err(libc::EINVAL);
     if is_invalid(bytes) && is_invalid(0) {
         (start..end).step_by(PAGE).for_each(|at| touch(at, for_writing));
@@ -114,8 +116,8 @@ mod tests {
 
     /// Returns how many minor page faults the calling thread has caused.
     fn faults() -> c_long {
-        // SAFETY: `rusage` consists of integers, for which zeros are values, and outlives the call
-        // that fills it.
+        // SAFETY: `rusage` consists of integers, which may be zero; `usage` outlives the call that
+        // fills it.
         unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);

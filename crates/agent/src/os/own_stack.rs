@@ -1,7 +1,7 @@
 //! Runs work on a separate stack that belongs to the agent.
 //!
 //! The agent's functions are called on the program's stacks, and some of these are small: a thread
-//! may have 16 KiB, and the memory below a stack for `makecontext` or `sigaltstack` often is the
+//! may have 16 KiB. The memory below a stack for `makecontext` or `sigaltstack` is often the
 //! program's own data, without a guard page. So the agent uses at most 1 KiB of the program's stack
 //! (`cargo xtask tidy --built` checks this in the machine code, and lists the exceptions). Longer
 //! work runs on a private mapping:
@@ -27,13 +27,15 @@
 //!   one unused stack is kept. The agent does not store which thread uses a stack, so a forked
 //!   child has nothing to correct. A child of `vfork` shares its parent's memory, and takes and
 //!   gives back stacks like a thread of the parent.
-//! * valgrind regards a switch to a near stack as growth of the old stack, and the memory in
-//!   between as lost. So under valgrind, a stack is mapped far from all other memory. (valgrind
-//!   could be informed about each stack instead, but then its tool drd fails.)
+//! * If the new stack is near the old one, valgrind mistakes the switch of stacks for growth of the
+//!   old stack. After the switch back, it regards the memory between the stacks as released. So
+//!   under valgrind, a stack is mapped far from all other memory. (valgrind could be informed about
+//!   each stack instead, but then its tool drd fails.)
 //! * ThreadSanitizer sees what libc's functions read and write for us, but not the atomic
-//!   operations that hand a stack or a page from one thread to another. So the agent tells it to
-//!   ignore work on our stacks ([`annotate_by`]).
-//! * Work that is already on our stack and asks for a stack again stays on the same stack.
+//!   operations that hand a stack or a page of [`super::scratch`] from one thread to another. So
+//!   the agent tells it to ignore work on our stacks ([`annotate_by`]).
+//! * Work that is already on our stack and asks for a stack again stays on the same stack, unless
+//!   more than 64 stacks are in use ([`USED`]).
 
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,16 +55,16 @@ static FREE: AtomicUsize = AtomicUsize::new(0);
 /// nested work on them then takes a further stack.
 static USED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// The type of ThreadSanitizer's functions that take the file (null if it is not known) and the
-/// line of the caller.
+/// The type of the functions that make ThreadSanitizer ignore the thread's work or stop ignoring
+/// it. Their arguments are the caller's source file (null if it is not known) and line.
 pub type Annotate = unsafe extern "C" fn(*const c_char, i32);
 
 /// The functions that are called before and after work on one of our stacks, or 0.
 static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static AFTER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Stores functions that are called before and after further work on our stacks. Must be called
-/// while the process has only one thread, and not on our stack.
+/// Stores the functions to call before and after all later work on our stacks. Must be called while
+/// the process has only one thread, and not on our stack.
 ///
 /// # Safety
 /// The functions must be callable on any thread, and in a signal handler.
@@ -148,17 +150,18 @@ struct Errand<F, T> {
     result: Option<T>,
 }
 
-/// Runs `body` on a separate stack. `body` must not panic, and must not call the program's code.
-/// Signals are blocked while it runs.
+/// Runs `body` on a separate stack, or on the current stack if that is already one of ours. `body`
+/// must not panic, and must not call the program's code. Most signals are blocked while `body` runs
+/// ([`SignalsBlocked`]).
 ///
 /// # Errors
-/// Returns the `errno` with which no stack could be mapped; `body` has then not run.
+/// If no stack can be mapped, returns the `errno`, and `body` does not run.
 #[inline(never)]
 pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
     let mut errand = Errand { body: Some(body), result: None };
     let data = (&raw mut errand).cast::<c_void>();
-    // SAFETY: `data` points to the errand for which this `runner` is instantiated, and the runner
-    // does not unwind.
+    // SAFETY: `data` points to an `Errand` of the types with which `runner` is instantiated, and
+    // `runner` does not unwind.
     unsafe { switch(data, runner::<T, F>) }?;
     errand.result.ok_or(libc::EIO)
 }
@@ -166,7 +169,7 @@ pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
 /// The part of [`run`] that does not depend on the types of body and result.
 ///
 /// # Safety
-/// It must be allowed to call `function` with `data` once, and `function` must not unwind.
+/// One call of `function` with `data` must be sound, and `function` must not unwind.
 #[inline(never)]
 unsafe fn switch(
     data: *mut c_void,
@@ -174,7 +177,7 @@ unsafe fn switch(
 ) -> Result<(), i32> {
     if is_ours(here()) {
         // `function` is not called directly, because the compiler could then inline it and enlarge
-        // this function's frame.
+        // this function's stack frame.
         // SAFETY: because `top` is 0, `function` is called on the current stack. By contract,
         // `function` may be called with `data` and does not unwind.
         unsafe { cp_own_stack(data, function, 0) };
@@ -201,10 +204,10 @@ unsafe fn switch(
 /// `extern "C"` function.
 ///
 /// # Safety
-/// `data` must point to the errand.
+/// `data` must point to an `Errand<F, T>`, which nothing else uses during the call.
 unsafe extern "C" fn runner<T, F: FnOnce() -> T>(data: *mut c_void) {
-    // SAFETY: by contract, `data` points to the errand, which is on the stack of the caller, and
-    // the caller waits.
+    // SAFETY: by contract, `data` points to an errand. It is on the stack of [`run`], which does
+    // not use it before this function returns.
     let errand = unsafe { &mut *data.cast::<Errand<F, T>>() };
     errand.result = errand.body.take().map(|body| body());
 }
@@ -251,18 +254,19 @@ fn map() -> Result<usize, i32> {
     Ok(stack)
 }
 
-/// Returns how many bytes around a stack must stay unmapped. valgrind regards a change of the stack
-/// pointer by less than 2 MB as growth of the stack (see its option --max-stackframe).
+/// Returns the size in bytes of the unused areas that are mapped below and above a stack. They keep
+/// the stack far from other memory, and are empty without valgrind. valgrind regards a change of
+/// the stack pointer by less than 2 MB as growth of the stack (see its option --max-stackframe).
 fn margin() -> usize {
     if runs_on_valgrind() { 4 << 20 } else { 0 }
 }
 
-/// The request RUNNING_ON_VALGRIND of `valgrind.h` (3.19), and its arguments. They are not on the
-/// stack, because the stack belongs to the program.
+/// The request RUNNING_ON_VALGRIND of `valgrind.h` (3.19), and its arguments. They are in a static,
+/// so that they take no space on the program's stack.
 static REQUEST: [usize; 6] = [0x1001, 0, 0, 0, 0, 0];
 
-/// Makes a client request to valgrind: executes a sequence of instructions that changes nothing and
-/// that no compiler generates.
+/// Returns whether the process runs under valgrind. Makes a client request to valgrind: executes a
+/// sequence of instructions that changes nothing without valgrind and that no compiler generates.
 fn runs_on_valgrind() -> bool {
     let mut answer = 0usize;
     #[cfg(target_arch = "x86_64")]
@@ -311,7 +315,8 @@ mod tests {
         let (inside, nested, text) = run(move || {
             let inside = here();
             let nested = run(here).expect("goes on where it is");
-            // This array is larger than the smallest stack that a thread can have.
+            // This array is larger than the smallest stack that a thread can have on x86-64 (16
+            // KiB).
             let deep = std::hint::black_box([7u8; 100_000]);
             assert_eq!(deep.iter().map(|b| u64::from(*b)).sum::<u64>(), 700_000);
             (inside, nested, text)

@@ -1,11 +1,12 @@
 //! Provides pages of memory for data that would take too much of the program's stack, on paths that
 //! are too hot to switch to another stack ([`super::own_stack`]). Unused pages are kept in a fixed
-//! number of places. Each thread looks at only a few of these, so usually it takes one atomic
-//! operation to take a page, and one to give it back.
+//! number of places. Each thread looks at only a few of these places. Usually, one atomic operation
+//! takes a page, and one gives it back.
 //!
-//! A page must be given back explicitly, because functions through which the program's exceptions
-//! pass must not need any clean-up (`adapters/iree/probe.rs` says why). If an exception does pass,
-//! the page is lost.
+//! The caller must give a page back explicitly. A destructor could not do this, because functions
+//! through which the program's exceptions pass must not need any clean-up (`adapters/iree/probe.rs`
+//! says why). If an exception passes through a function that has taken a page, this page is never
+//! given back.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -17,7 +18,7 @@ const PLACES: usize = 64;
 /// Number of places that one thread looks at. A thread seldom uses more pages at once.
 const OF_THREAD: usize = 4;
 
-/// A place for an unused page, or null. Each place has its own cache line, because different
+/// The address of an unused page, or null. Each place has its own cache line, because different
 /// threads use the places.
 #[repr(align(64))]
 struct Place(AtomicPtr<u8>);
@@ -77,14 +78,13 @@ fn unmap(page: *mut u8) {
 mod tests {
     use super::*;
 
-    /// A thread takes several pages at once if a region is inside of a task, which is inside of a
-    /// region.
+    /// A thread takes several pages at once if OpenMP's parallel regions are nested.
     #[test]
     fn a_thread_finds_the_pages_again_that_it_gave_back() {
         let take = || take::<u64>().expect("memory");
         let mut first: Vec<_> = (0..OF_THREAD).map(|_| take()).collect();
         for (i, page) in first.iter().enumerate() {
-            // SAFETY: both pointers were taken above and not given back yet.
+            // SAFETY: the page was taken above and is not given back yet.
             unsafe { **page = i as u64 };
         }
         for (i, page) in first.iter().enumerate() {
@@ -108,14 +108,16 @@ mod tests {
         unsafe { libc::mincore(page.cast(), BYTES, &mut present) == 0 }
     }
 
-    /// Uses a forked child, where no other thread can map memory at the same address.
+    /// Uses a forked child, where no other thread can map memory at the address of a page that was
+    /// just unmapped.
     #[test]
     fn a_page_for_which_no_place_is_free_is_unmapped() {
         let pages: [_; OF_THREAD + 1] = std::array::from_fn(|_| take::<u64>().expect("memory"));
         // SAFETY: the child only makes system calls, and ends without returning.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // Another test may have given back pages before the fork.
+            // Another test may have given back pages before the fork, so the places are emptied
+            // first.
             places().for_each(|place| place.store(std::ptr::null_mut(), Ordering::Relaxed));
             let before = pages.iter().all(|page| is_mapped(*page));
             // SAFETY: the pages were taken above, and nobody uses them any more in the child.

@@ -1,14 +1,14 @@
 //! System calls for code that runs inside of other people's processes. The functions are no
-//! cancellation points, and keep no descriptor open longer than one operation. They may change
-//! `errno`, so their callers use [`ErrnoGuard`].
+//! cancellation points. Neither they nor their callers keep a descriptor open longer than one
+//! operation. The functions may change `errno`, so their callers use [`ErrnoGuard`].
 //!
 //! | module | purpose |
 //! |---|---|
 //! | [`files`] | reads and writes files, directories and pipes |
 //! | [`memory`] | maps memory |
 //! | [`mappings`] | finds out what is mapped at an address |
-//! | [`untrusted`] | reads memory at addresses where nothing may be mapped |
-//! | [`processes`] | ids, names and ends of this process and its threads |
+//! | [`untrusted`] | reads memory at addresses that may be unmapped |
+//! | [`processes`] | finds ids and names of this process and its threads, and ends the process |
 //! | [`signals`] | blocks signals, so that no signal handler of the host runs |
 
 use std::ffi::{CString, c_long};
@@ -50,8 +50,8 @@ pub fn set_errno(value: i32) {
 }
 
 /// Makes a system call through `libc::syscall`, which is not a cancellation point. libc's `open`
-/// and `write` are, and if the host cancels a thread, the unwinding must not pass through our
-/// frames.
+/// and `write` are cancellation points: if the host cancelled a thread there, the thread would
+/// unwind through our stack frames, which must not happen.
 macro_rules! syscall {
     ($number:expr $(, $argument:expr)*) => {{
         // SAFETY: each use passes the arguments that its system call documents, with pointers that
@@ -85,8 +85,8 @@ pub use processes::{
 pub use signals::SignalsBlocked;
 pub use untrusted::{AnyBytes, copy_memory, read_c_string, read_value};
 
-/// Writes `line` to stderr. For problems of which the user must be told at once, or that cannot be
-/// reported in the profile.
+/// Writes `line` to stderr. Used for problems of which the user must be told at once, or that
+/// cannot be reported in the profile.
 pub fn complain(line: &str) {
     let _ = syscall!(libc::SYS_write, 2, line.as_ptr(), line.len());
 }

@@ -1,5 +1,6 @@
-//! Measures the processor time that this library uses outside of calls: for its constructor, to
-//! load the run, and to register libraries. The time for attaching a thread is measured elsewhere.
+//! Measures the processor time that this library uses outside of recorded calls: for its
+//! constructor, for loading the run file, and for registering libraries. The time for preparing a
+//! thread to record is stored in the thread's first page of records instead.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,7 +12,8 @@ static CONSTRUCTOR_NS: AtomicU64 = AtomicU64::new(0);
 static AFTER_READING_TICKS: AtomicU64 = AtomicU64::new(0);
 static LOADING_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The id of the process that has spent the times above. Forked children have other ids.
+/// The id of the process that has spent the times above. A forked child has another id, so it does
+/// not report its parent's times as its own.
 static OF: AtomicU32 = AtomicU32::new(0);
 
 fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
@@ -37,7 +39,8 @@ pub fn add(cpu_ns: u64) {
     LOADING_NS.fetch_add(cpu_ns, Ordering::Relaxed);
 }
 
-/// Stores how many ticks longer other code takes immediately after counters were read.
+/// Stores how many ticks longer other code takes if it runs immediately after a reading of the
+/// counters.
 pub fn set_after_reading(ticks: u64) {
     AFTER_READING_TICKS.store(ticks, Ordering::Relaxed);
 }
@@ -53,7 +56,8 @@ pub fn so_far() -> ProcessCost {
     }
 }
 
-/// Returns the costs, and resets them for the next session.
+/// Returns the costs, and sets the times of constructor and loading to 0 for the next session (a
+/// recording that the program itself begins).
 pub fn take(process_ends: bool) -> ProcessCost {
     let process_cpu_ns = if process_ends { record::clock::process_cpu_ns() } else { 0 };
     let cost = ProcessCost { process_cpu_ns, ..so_far() };

@@ -22,10 +22,12 @@ pub fn note(fd: i32, held: bool) {
     }
 }
 
-/// Called when a process creates its part of the profile. In a forked child, closes the counters of
-/// the parent's threads. Otherwise they would continue to count while the child lives.
+/// Called when a process creates its part of the profile (the directory for its files). In a forked
+/// child, closes the counters of the parent's threads. Otherwise they would continue to count while
+/// the child lives.
 pub fn close_inherited() {
-    // In a later session of the same process, the other threads close their counters themselves.
+    // In a later session (a recording that the program itself begins), there are no inherited
+    // counters, and the process's other threads close their own.
     if !lock::is_first_in_process() {
         return;
     }

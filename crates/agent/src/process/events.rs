@@ -1,9 +1,8 @@
-//! Files of events in this process's part of the profile: events of profiler plugins and of
-//! PyTorch's profiler. Their format is [`plugin_host::stream`].
+//! Files of events in this process's part of the profile (its directory): events of profiler
+//! plugins and of PyTorch's profiler. Their format is [`plugin_host::stream`].
 //!
-//! If the end of the stream is missing, the file was not written completely, for example because
-//! the process was killed. The commands of `counterpoint` then use the events that are there, and
-//! count a loss.
+//! If a file has no end record, it was not written completely, for example because the process was
+//! killed. The commands of `counterpoint` then use the events that are there, and count a loss.
 
 use std::ffi::CString;
 use std::io;
@@ -25,9 +24,9 @@ pub struct EventsFile {
     path: CString,
 }
 
-/// Begins a new file of events, with at most `limit` bytes of events and names. [`Writer`] collects
-/// 64 KiB before it writes, and its first write creates the file. `wrap` may add a layer around the
-/// file. Returns `None` if the process has no part.
+/// Begins a new file of events, which drops further events when its events and names have `limit`
+/// bytes. [`Writer`] collects 64 KiB before it writes, and its first write creates the file. `wrap`
+/// may add a layer around the file. Returns `None` if the process has no part of the profile.
 pub fn create<W: io::Write>(
     process: Process,
     limit: Option<u64>,
@@ -48,8 +47,8 @@ impl io::Write for EventsFile {
     /// Appends all of the bytes. A failed append counts a loss.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.process.serial() != self.serial {
-            // In a forked child, and after a session has ended, the file's part does not belong to
-            // this process any more.
+            // In a forked child, and after a session (a recording that the program itself begins)
+            // has ended, the file's part of the profile does not belong to this process any more.
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         let errno = match sys::append(&self.path, bytes) {

@@ -7,7 +7,8 @@ use record::meta::Frame;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A host. Its description is written once into each part of a profile.
+/// A host. Its description is written at most once into each part of a profile (the files of one
+/// process).
 #[derive(Debug)]
 pub struct Described {
     pub host: Host,
@@ -16,7 +17,8 @@ pub struct Described {
     pub allocates: &'static [u8],
     /// The host's number plus one, or 0 before the host has one.
     number: AtomicU32,
-    /// Serial number of the part that contains the description.
+    /// Serial number of the last part for which [`Described::untold`] returned the description, or
+    /// 0.
     told: AtomicU32,
 }
 
@@ -40,13 +42,13 @@ impl Described {
             let order = Ordering::Relaxed;
             number = self.number.compare_exchange(0, new, order, order).map_or_else(|n| n, |_| new);
         }
-        // Further hosts share the number 255. Readers of profiles keep far fewer descriptions
-        // anyway.
+        // All hosts from the 256th on share the number 255. Readers of profiles keep far fewer
+        // descriptions anyway.
         u8::try_from(number - 1).unwrap_or(u8::MAX)
     }
 
-    /// Returns the host's frame if the part with this serial number does not contain it yet. The
-    /// caller must write the frame to that part.
+    /// Returns the host's frame (its description as bytes) if the part with this serial number does
+    /// not contain the frame yet. The caller must write the frame to that part.
     pub fn untold(&self, serial: u32) -> Option<Vec<u8>> {
         let told = self.told.swap(serial, Ordering::Relaxed) == serial;
         let frame = || Frame::Host(self.number(), Box::new(self.host.clone())).to_bytes();

@@ -9,19 +9,21 @@ use crate::process::panics::guarded_apart;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file, source};
 
-/// 0 before loading. [`LOADED`] once the run is loaded or cannot be loaded. Otherwise, the thread
-/// that is loading: the process id in the upper half, the thread id in the lower half.
+/// The progress of loading: 0 before it begins, and [`LOADED`] once the run is loaded or cannot be
+/// loaded. In between, the value identifies the thread that is loading: the process id is in the
+/// upper half, the thread id in the lower half.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 const LOADED: u64 = u64::MAX;
 
-/// Called when a session has set its own run, which [`load`] then returns.
+/// Stores that the loading has ended. Called by [`load`], and when a session (a recording that the
+/// program itself begins) has set its own run, which [`load`] then returns.
 pub fn note_loaded() {
     LOADING.store(LOADED, Ordering::Release);
 }
 
 /// Returns the run, and loads it if necessary. Returns `None` if nothing is being recorded, in a
-/// signal handler that has interrupted the loading, or if the run cannot be loaded. The last
-/// failure usually cannot be reported anywhere.
+/// signal handler that has interrupted the loading, or if the run cannot be loaded. A run that
+/// cannot be loaded usually cannot be reported, because the run says where the profile is.
 pub fn load() -> Option<&'static Run> {
     if !epoch::wanted() {
         return None;
@@ -36,10 +38,11 @@ pub fn load() -> Option<&'static Run> {
         match LOADING.compare_exchange(holder, me, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => break,
             Err(LOADED) => return run::current(),
-            // A signal handler has interrupted this thread in the loading. The thread must not wait
-            // for itself.
+            // The value `me` shows that this is a signal handler that has interrupted the loading
+            // on this thread. It must not wait for its own thread.
             Err(other) if other == me => return None,
-            // This is a forked child, and the loading thread exists only in the parent.
+            // The other process id shows that this is a forked child; the loading thread exists
+            // only in the parent.
             Err(other) if other >> 32 != me >> 32 => holder = other,
             Err(_) => {
                 holder = 0;

@@ -1,4 +1,4 @@
-//! The process's lock. A thread holds it while it changes data that all threads use.
+//! The process's lock. A thread has the lock while it changes data that all threads use.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -32,7 +32,7 @@ pub fn is_first_in_process() -> bool {
     words().map_or(true, |[_, done]| done.swap(1, Ordering::Relaxed) == 0)
 }
 
-/// The process's lock, until this value is dropped.
+/// As long as this value exists, the thread that took it has the process's lock.
 pub struct Lock {
     word: &'static AtomicU32,
     /// Unblocks the signals when dropped. This happens after `Lock::drop` has released the lock.

@@ -9,7 +9,8 @@ use crate::os::sys;
 use crate::process::part::Process;
 use crate::state::{run, run_file, source};
 
-/// Counts a loss if the process already has a row of its own.
+/// Counts a loss if the process already has its own row in the table of losses. The table is in the
+/// pool, the memory that `counterpoint run` shares with the processes of a run.
 #[cold]
 #[inline(never)]
 pub fn lose(loss: Loss, count: u64, errno: i32) {
@@ -28,10 +29,10 @@ pub fn with_run_row(body: impl FnOnce(&Row)) {
     if !run_file::is_asked_for() || source::current().is_some() {
         return;
     }
-    // Without memory for a separate stack, the loss is not counted.
+    // If there is no memory for a separate stack, `body` is not called.
     let _ = own_stack::run(|| {
-        // SAFETY: without a source of runs, only the constructor writes the path, and the
-        // constructor ran before.
+        // SAFETY: without a source of runs (an adapter's own way to ask for a profile), only the
+        // constructor writes the path, and the constructor ran before.
         let path = unsafe { run_file::path() };
         let mut pool = [0u8; run_file::PATH_BYTES];
         if let Ok(file) = sys::Descriptor::open(path, libc::O_RDONLY)

@@ -13,7 +13,7 @@
 //! | [`panics`] | catches internal panics, and switches the agent off after one |
 //! | [`load`] | loads the run when there is something to record |
 //! | [`cost`] | measures the processor time that the library uses outside of calls |
-//! | [`thread_times`] | writes the processor times of all threads at the end of the process |
+//! | [`thread_times`] | reads the processor times of all threads at the end of a recording |
 //! | [`lock`] | the process's lock |
 //! | [`descriptors`] | knows the counters that a forked child inherits and has to close |
 

@@ -1,8 +1,8 @@
-//! The names and ids of libraries and exports, for all adapters.
+//! The names and ids of libraries and their exports (recorded functions), for all adapters.
 //!
-//! Adapters share the ids, and a forked child keeps those of its parent. The names of a library are
-//! kept until the process ends, because a forked child has to write them to its own part of the
-//! profile, and the library may be unloaded by then.
+//! An id is unique among all adapters of a process, and a forked child keeps its parent's ids. The
+//! names of a library are kept until the process ends, because a forked child has to write them to
+//! its own part of the profile, and the library may be unloaded by then.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -12,7 +12,7 @@ use record::wire::xxh64;
 use crate::process::hosts::Described;
 use crate::process::lock::Lock;
 
-/// A distinct library that this process or its parent has registered: a node of a list. Nodes are
+/// A distinct library that this process or an ancestor has registered: a node of a list. Nodes are
 /// never freed, and new ones are added at the front. So the list can be read without a lock, even
 /// in a child that was forked during a change.
 struct Known {
@@ -54,8 +54,8 @@ pub fn for_each_known(mut body: impl FnMut(&Described, &[u8])) {
 
 /// Assigns ids to a library and its exports. If an equal library was seen before (a module that was
 /// loaded again), this library gets the same export ids, and the function returns `None`.
-/// Otherwise, it returns the library's metadata frame. The caller must write this frame to the
-/// profile, after the description of the library's host.
+/// Otherwise, it returns the library's frame (its metadata as bytes). The caller must write this
+/// frame to the profile, after the description of the library's host.
 pub fn remember(
     library: &mut Library,
     host: &'static Described,

@@ -37,7 +37,9 @@ fn caught(panic: Box<dyn std::any::Any + Send>) {
     let _errno = ErrnoGuard::new();
     switch_off_after_error();
 }
-/// Counts a loss, unless the agent was off before or nothing was recorded.
+/// Switches the agent off after an internal error. Counts a loss, or writes a line to stderr if it
+/// cannot be counted. Does neither if the agent was already off, or if nothing was being recorded
+/// and the environment asks for no profile.
 fn switch_off_after_error() {
     let before = epoch::switch_off();
     if before == epoch::OFF || before == epoch::IDLE && !run_file::is_asked_for() {

@@ -1,9 +1,10 @@
-//! The state that one process owns: a row in the pool's table of losses, and a part of the profile
-//! (a directory with this process's files).
+//! The state that one process owns: a row in the table of losses, and a part of the profile (a
+//! directory with this process's files). The table is in the pool, which is the memory that
+//! `counterpoint run` shares with the processes of a run.
 //!
-//! The words that describe both ([`PartWords`]) are in memory that is zeroed in a forked child. So
-//! the child finds at its first recorded call that it has neither, and creates them. It does not
-//! write to its parent's part.
+//! The words that describe the row and the part ([`PartWords`]) are in memory that is zeroed in a
+//! forked child. So the child finds at its first recorded call that it has neither a row nor a
+//! part, and creates both. It does not write to its parent's part.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +26,7 @@ use crate::process::{cost, descriptors, names, thread_times};
 use crate::state::part_words::{NAMED, PartWords, Paths, READY};
 use crate::state::run::Run;
 
-/// This process, which has a row.
+/// This process. Other modules get a value of this type only if the process has a row in the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     state: &'static PartWords,
@@ -92,8 +93,8 @@ impl Process {
             program: sys::lossy(sys::read_link(c"/proc/self/exe").unwrap_or_default()),
             arguments: arguments(),
         }));
-        // The environment with which the process was started. The present environment is not read,
-        // because threads of the program may be changing it.
+        // This is the environment with which the process was started. The present environment is
+        // not read, because threads of the program may be changing it.
         let environment = sys::read_file(c"/proc/self/environ").unwrap_or_default();
         if let Some(job) = Job::of(variables_in(&environment)) {
             self.append(&Frame::Job(job));
@@ -174,7 +175,7 @@ impl Process {
         self.state.next_thread.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns a new number for contiguous pages with a thread's tables of loops.
+    /// Returns the number for a new block of tables of loops (contiguous pages of one thread).
     pub fn next_loops(&self) -> u32 {
         self.state.next_loops.fetch_add(1, Ordering::Relaxed)
     }
@@ -183,7 +184,8 @@ impl Process {
         self.state.next_events.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Appends frames to the part's file of loops. A failed write is counted as a loss.
+    /// Appends frames (records as bytes) to the part's file of loops. A failed write is counted as
+    /// a loss.
     pub fn append_loops(&self, frames: &[u8]) -> Result<(), AppendError> {
         let paths = self.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
         sys::append(&paths.loops, frames).inspect_err(|error| match error {
@@ -192,7 +194,7 @@ impl Process {
         })
     }
 
-    /// Appends to another file of the part. A failure is not counted.
+    /// Appends `bytes` to the file `name` of the part. A failure is not counted as a loss.
     pub fn append_to(&self, name: &str, bytes: &[u8]) -> Result<(), AppendError> {
         let paths = self.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
         let loops = paths.loops.to_str().map_err(|_| AppendError::Errno(libc::EINVAL))?;
@@ -206,7 +208,8 @@ impl Process {
     }
 
     /// Returns the serial number of the part, which differs between the parts that this process and
-    /// its ancestors have made. With it, the agent remembers which part already contains a frame.
+    /// its ancestors have made. With it, the agent remembers which part already contains a frame (a
+    /// record of metadata).
     #[inline(always)]
     pub fn serial(&self) -> u32 {
         self.state.serial.load(Ordering::Relaxed)
@@ -234,8 +237,8 @@ impl Process {
         }
     }
 
-    /// Counts a detached thread that has appended its last page, and adds the processor time
-    /// `cpu_ns` that this took.
+    /// Counts a detached thread that has appended its last page of records, and adds the processor
+    /// time of detaching this thread (`cpu_ns`).
     pub fn note_leaving(&self, cpu_ns: u64) {
         self.state.leaving_pages.fetch_add(1, Ordering::Relaxed);
         self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);
@@ -252,8 +255,8 @@ impl Process {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
         }
-        // The process's time is read before the threads' times. The difference belongs to threads
-        // that have ended.
+        // The processor time of the process is read before that of its threads. So if the threads'
+        // times are subtracted from it, the rest is only the time of threads that have ended.
         let cost = cost::take(process_ends);
         if let Some(threads) = thread_times::read() {
             self.append(&Frame::Threads(threads));
@@ -262,17 +265,18 @@ impl Process {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 
-    /// Ends the part at the end of a session, so that the command that collects the profile does
-    /// not have to wait until the process ends.
+    /// Ends the part at the end of a session (a recording that the program itself begins), so that
+    /// the command that collects the profile does not have to wait until the process ends.
     pub fn leave(&self) {
-        // The program continues, so its processor time up to now is not that of its recorded part.
+        // The program continues, and its processor time includes time outside of the session. So
+        // `finish` must not store this time.
         self.finish(false);
         self.row().left.store(1, Ordering::Release);
     }
 
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
         // A signal handler may fork while it interrupts the recorder. The interrupted work then
-        // finishes in the child, which has no row yet.
+        // finishes in the child. The child has no row yet, so the loss is counted in the run's row.
         let is_ours = self.state.ready.load(Ordering::Relaxed) != 0;
         let row = if is_ours { self.row() } else { self.run.pool.run_row() };
         row.lose(loss, count, errno);

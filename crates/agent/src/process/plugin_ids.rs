@@ -1,7 +1,7 @@
 //! Ids of ops for the profiler plugins that record (`run --plugin-ids`). The agent pushes an id to
 //! the plugins when an op begins, and pops it when the op ends. So a plugin knows which op has
-//! launched a kernel, and writes the op's id as the kernel's argument `External id`. The op's
-//! record contains the same id ([`record::page::KEY_PLUGIN_ID`]).
+//! launched a compute kernel, and writes the op's id as the kernel's argument `External id`. The
+//! op's record contains the same id ([`record::page::KEY_PLUGIN_ID`]).
 //!
 //! Ids are numbered from 1 in each process, on all threads together.
 
@@ -18,8 +18,8 @@ struct Takers {
     all: Vec<Correlation>,
     /// The process that records ([`process_number`]). Forked children cannot use these plugins.
     process: u32,
-    /// The last id that was pushed before this recording. Ops with smaller ids may still be in
-    /// progress.
+    /// The last id that was pushed before this recording. Ops that began before this recording may
+    /// still be in progress, but their ids were not pushed to these plugins.
     before: u64,
 }
 
@@ -35,8 +35,8 @@ static TAKERS: AtomicPtr<Takers> = AtomicPtr::new(std::ptr::null_mut());
 /// The last id that was pushed, or 0.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// From now on, [`push`] pushes ids to those of these plugins that take ids. Returns whether there
-/// are any.
+/// After this call, [`push`] pushes ids to those plugins of `all` that take ids. Returns whether
+/// there are such plugins.
 pub fn begin(all: Vec<Correlation>) -> bool {
     let all: Vec<Correlation> = all.into_iter().filter(|one| one.wants(Stack::Ops)).collect();
     if all.is_empty() {
@@ -58,8 +58,8 @@ fn takers() -> Option<&'static Takers> {
     unsafe { TAKERS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns whether the plugins that take ids belong to an ancestor process. Ids that are pushed
-/// here do not reach them.
+/// Returns whether the plugins that take ids belong to an ancestor process. Ids that this process
+/// pushes do not reach those plugins.
 pub fn are_inherited() -> bool {
     takers().is_some_and(|takers| takers.process != process_number())
 }
@@ -89,7 +89,8 @@ mod tests {
     /// Runs `body` in a forked child, which has its own copy of the statics. Returns what `body`
     /// returned.
     fn in_child(body: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child only runs `body`, which only allocates, and ends.
+        // SAFETY: the child only runs `body`, which only allocates and forks again, and then the
+        // child ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let holds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));

@@ -21,10 +21,10 @@ use crate::os::sys;
 pub struct Loaded {
     /// Number of the plugin in this process, from 0.
     pub number: u32,
-    /// The plugin's file, with all links resolved.
+    /// The path of the plugin's file, with all links resolved if the file exists.
     real: PathBuf,
     pub plugin: Plugin,
-    /// The problems that occurred during loading.
+    /// The problems that occurred during loading, and how often each occurred.
     pub at_load: Vec<(Problem, u64)>,
     /// The object through which this plugin calls the agent. It contains the kinds of events that
     /// the plugin has declared.
@@ -46,13 +46,14 @@ type List = Vec<&'static Loaded>;
 static ALL: AtomicPtr<List> = AtomicPtr::new(std::ptr::null_mut());
 /// The process that has loaded plugins ([`process_number`]), or 0.
 static HOME: AtomicU32 = AtomicU32::new(0);
-/// The attempt that is loading plugins at present, or 0. The upper half is the id of the thread.
-/// The lower half differs between attempts, because a later thread may get the same id.
+/// The number of the attempt that is loading plugins at present, or 0. The upper half is the id of
+/// the thread that loads. The lower half differs between attempts, because a later thread may get
+/// the same id.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 
 /// Lines that plugins have logged and no adapter has taken yet.
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
-/// Further lines are dropped.
+/// Maximum number of lines that are kept. Further lines are dropped.
 const MOST_LINES: usize = 1000;
 static LEVEL: AtomicU32 = AtomicU32::new(2);
 
@@ -62,7 +63,8 @@ pub fn are_usable() -> bool {
     home == 0 || home == process_number()
 }
 
-/// Returns the plugins that were loaded up to now; none in a forked child. Takes no lock.
+/// Returns the plugins that this process has loaded up to now; none in a forked child of the
+/// process that loaded them. Takes no lock.
 pub fn loaded() -> &'static [&'static Loaded] {
     if !are_usable() {
         return &[];
@@ -113,8 +115,8 @@ fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     wanted
 }
 
-/// An attempt to load plugins. The loading thread shares this value with a thread that waits for
-/// it.
+/// An attempt to load plugins. The thread that loads shares this value with the thread that waits
+/// for the plugins.
 #[derive(Clone, Debug, Default)]
 pub struct Loader(Arc<Attempt>);
 
@@ -128,15 +130,17 @@ struct Attempt {
 impl Loader {
     /// Loads the plugins in these files, unless they are loaded already. Returns them in the same
     /// order, without repetitions. Errors are stored in the problems of the plugin. Returns an
-    /// empty list in a forked child of a process that had loaded plugins, if this attempt was given
-    /// up while it waited, or if a plugin calls this while it is being loaded.
+    /// empty list in a forked child of a process that had loaded plugins. Also returns an empty
+    /// list if this attempt was given up while it waited, or if a plugin calls this function while
+    /// it is being loaded.
     pub fn load<P: AsRef<Path>>(&self, files: &[P]) -> List {
         load_locked(files, self)
     }
 
     /// Gives this attempt up, because a plugin hangs. Other threads can then load plugins although
-    /// this attempt has not returned. The agent never uses the plugin that this attempt is loading.
-    /// If this attempt is still waiting for another one, it will not get the lock.
+    /// this attempt has not returned. The plugins that this attempt is loading do not become part
+    /// of the list of loaded plugins. If this attempt is still waiting for another one, it will not
+    /// get the lock.
     pub fn pass_over(&self) {
         self.0.is_given_up.store(true, Ordering::SeqCst);
         let number = self.0.number.load(Ordering::SeqCst);

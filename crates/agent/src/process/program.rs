@@ -1,13 +1,14 @@
 //! Calls a function immediately before the program's `main`, on the main thread, after the dynamic
-//! linker has initialised the libraries. The constructor would be too early for this work.
+//! linker has initialised the libraries. This library's constructor is too early for work that
+//! needs other libraries, because these may not be initialised yet.
 //!
 //! ```text
 //!  _start ─► __libc_start_main (ours) ─► glibc's ─► counterpoint_main ─► main
 //!                                                     │ the adapters' work, then a jump
 //! ```
 //!
-//! Because of the jump, no stack frame of ours is around `main`. If a program does not start
-//! through glibc's function (Go without cgo), the work is not done.
+//! Because of the jump, none of our stack frames is on the stack while `main` runs. If a program
+//! does not start through glibc's function (Go without cgo), the adapters' work is not done.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn __libc_start_main(
     // this library's.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr()) };
     if real.is_null() {
-        // Cannot happen: the dynamic linker would have refused to start the program.
+        // Cannot happen, because glibc always defines this function.
         return 127;
     }
     let has_work = !WORK.load(Ordering::Acquire).is_null();
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn __libc_start_main(
 }
 
 unsafe extern "C" {
-    /// Does the work, and jumps to the program's `main` with the same arguments.
+    /// Does the adapters' work, and jumps to the program's `main` with the same arguments.
     fn counterpoint_main(
         count: c_int,
         words: *mut *mut c_char,

@@ -1,14 +1,14 @@
-//! Reads the processor time of all threads of the process, at the end of recording. Threads that
-//! made no recorded call appear in a profile only through this list.
+//! Reads the processor time of all threads of the process, at the end of recording. For a thread
+//! that made no recorded call, a profile contains only the data that is read here.
 
 use libc::{EINVAL, ENOENT, ESRCH};
 use record::thread_times::{MOST_THREADS, ThreadCpu};
 
 use crate::os::sys;
 
-/// Returns the threads of the process. Returns `None` if the kernel does not provide the list, if
-/// there are more than [`MOST_THREADS`], or if this thread has a seccomp filter. Such a filter may
-/// kill the program for a system call that the program itself never makes.
+/// Returns the threads of the process. Returns `None` if the kernel's data cannot be read, if there
+/// are more than [`MOST_THREADS`] threads, or if this thread has a seccomp filter. Such a filter
+/// may kill the program for a system call that the program itself never makes.
 pub fn read() -> Option<Vec<ThreadCpu>> {
     let status = sys::read_file(c"/proc/thread-self/status").ok()?;
     let is_free = status.split(|b| *b == b'\n').any(|line| line == b"Seccomp:\t0");
@@ -42,7 +42,8 @@ fn one(tid: u32) -> Result<Option<ThreadCpu>, i32> {
 /// Returns a thread's processor time up to now, in ns. The time is read from the thread's clock,
 /// because `schedstat` is only updated at the thread's scheduler ticks.
 fn cpu_ns(tid: u32) -> Result<u64, i32> {
-    // The clock's number is that of the kernel's `MAKE_THREAD_CPUCLOCK` with `CPUCLOCK_SCHED`.
+    // The kernel's macro `MAKE_THREAD_CPUCLOCK` computes the number of a thread's clock in this way
+    // (with `CPUCLOCK_SCHED`).
     let clock = (!(tid as i32) << 3) | 4 | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` has space for the time that the call writes, and outlives the call.

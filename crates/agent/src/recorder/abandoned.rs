@@ -1,6 +1,7 @@
-//! Removes calls that never end, because an exception or `longjmp` has left them (*abandoned*
-//! calls). The recorder recognises such a call when a call around it ends, or when the thread
-//! begins a new call whose stack frame is not below that of the abandoned call.
+//! Removes *abandoned* calls from a thread's list of open calls. An abandoned call never ends,
+//! because an exception or `longjmp` has left it. The recorder recognises an abandoned call when a
+//! call around it ends, or when the thread begins a new call whose stack frame is not below that of
+//! the abandoned call.
 
 use model::Loss;
 
@@ -10,9 +11,10 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{DEEPEST, OpenCall, State, Thread};
 
 impl Thread {
-    /// Called before users' collectors are started for a new call with this frame, and before
-    /// profiler plugins get its id. Plugins can only pop the innermost id of the thread, so the ids
-    /// of abandoned calls must be popped before that.
+    /// Forgets abandoned calls before a new call with this frame. Called before users' collectors
+    /// (which measure values for each op) are started for the new call, or profiler plugins get an
+    /// id for it. Plugins can only pop the innermost id of the thread, so the ids of abandoned
+    /// calls must be popped before plugins get a new id.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_before(&mut self, frame: usize, ending: Ending) {
@@ -28,8 +30,8 @@ impl Thread {
         });
     }
 
-    /// Prepares for a call inside of another call. Returns false, and counts a loss, if the new
-    /// call is nested too deeply to be recorded.
+    /// Prepares for a call that begins while other calls are open: forgets abandoned calls. Returns
+    /// false, and counts a loss, if the new call is nested too deeply to be recorded.
     #[cold]
     #[inline(never)]
     pub(super) fn make_way(&mut self, frame: usize, ending: Ending) -> bool {
@@ -42,7 +44,8 @@ impl Thread {
         true
     }
 
-    /// Forgets the calls that must have been abandoned because a new call has this frame.
+    /// Forgets the open calls that must have been abandoned, because a new call with this frame
+    /// could not begin inside of them.
     fn forget_left(&mut self, frame: usize, ending: Ending) {
         // Calls inside of an op can have frames above the stored frame of the op ([`WRAPPERS`]),
         // but only if they end with [`Ending::Here`].

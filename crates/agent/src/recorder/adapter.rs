@@ -4,7 +4,7 @@
 use crate::recorder::thread::Thread;
 use crate::state::source::RunSource;
 
-/// `entry/adapters.rs` lists all adapters.
+/// The functions and properties of one adapter. `entry/adapters.rs` lists all adapters.
 #[derive(Debug)]
 pub struct Adapter {
     /// Called by this library's constructor in every process, before there are threads. Looks up
@@ -14,7 +14,8 @@ pub struct Adapter {
     /// a profile.
     pub constructed: fn(),
     /// Called on the main thread immediately before the program's `main`, when all libraries are
-    /// initialised. Not called if this library was loaded after `main` had begun.
+    /// initialised. Not called if the environment asks for no profile, or if this library was
+    /// loaded after `main` had begun.
     pub main_begins: fn(),
     /// Called after a session (a recording that the program itself begins) has begun, on the thread
     /// that began it.
@@ -22,19 +23,23 @@ pub struct Adapter {
     /// Called before a session ends, on the thread that ends it. The adapter can still write to the
     /// process's part of the profile.
     pub session_ends: fn(),
-    /// Called when the process ends normally, on the thread that ends it.
+    /// Called when the process ends normally while it is being recorded, on the thread that ends
+    /// the process.
     pub at_exit: fn(),
-    /// Makes `calls` empty calls without a bracket and as many with the bracket of real calls, and
-    /// returns how long each of them took. `uncounted` selects calls for which no counter is read.
+    /// Makes `calls` empty calls without a bracket (the recorder's work around a call) and as many
+    /// with the bracket of real calls, and returns how long each of them took. `uncounted` selects
+    /// calls for which no counter is read.
     pub rehearse: fn(thread: &mut Thread, calls: usize, uncounted: bool) -> Took,
     /// Whether the adapter has calls for which counters are not read by default.
     pub has_uncounted: bool,
-    /// The adapter's own way to ask for a profile without a run file.
+    /// The adapter's own way in which the environment can ask for a profile, for example with
+    /// variables of the host.
     pub run_source: Option<&'static RunSource>,
 }
 
 impl Adapter {
-    /// Does nothing. Adapters take from it the values of fields that they do not set.
+    /// An adapter that does nothing. Other adapters take from it the values of fields that they do
+    /// not set.
     pub const NOTHING: Self = Self {
         prepare: || {},
         constructed: || {},

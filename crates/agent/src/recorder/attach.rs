@@ -1,5 +1,5 @@
 //! Attaches a thread to the recording at its first call, and detaches it when the thread exits,
-//! when the process ends, or when the session ends.
+//! when the process ends, or when the session (a recording that the program itself begins) ends.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
@@ -29,11 +29,12 @@ use crate::state::run::Run;
 
 mod stages;
 
-/// The number of times that the exit of a thread may detach it. The thread attaches again if
+/// Maximum number of times that a thread is detached while it exits. The thread attaches again if
 /// destructors make calls after its exit began.
 const MOST_LIVES: u32 = 3;
-/// The number of calls that are not recorded after a thread could not attach, for example because
-/// no page was free.
+/// After a thread could not attach, its next calls, up to this number, are not recorded. A thread
+/// cannot attach if, for example, the pool (memory that `counterpoint run` shares with the
+/// processes of a run) has no free page.
 const RETRY_CALLS: u32 = 1024;
 
 /// Attaches the calling thread. Returns null if the thread cannot be recorded; the adapter must
@@ -43,11 +44,11 @@ const RETRY_CALLS: u32 = 1024;
 pub fn attach(adapter: &Adapter) -> *mut Thread {
     let _errno = ErrnoGuard::new();
     let local = thread::local();
-    // SAFETY: `local` and the state in it are the calling thread's own. If a signal handler on this
-    // thread gets here, it finds `attaching` set and does not change them.
+    // SAFETY: `local` and the state that it points to are the calling thread's own. A signal
+    // handler that calls this function while `attaching` is set changes neither of them.
     unsafe {
-        // Read the epoch before the run: if a session begins in between, the new state has the old
-        // epoch and is stale.
+        // The epoch (number of the recording) is read before `make` loads the data of the run. If a
+        // session begins in between, the new state has the old epoch, so it is not used.
         let epoch = epoch::current();
         if epoch >= epoch::IDLE {
             return std::ptr::null_mut();
@@ -83,14 +84,14 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
         let thread = match made {
             Some(Ok(thread)) => thread,
             None if !epoch::is_off() => {
-                // There is no memory for a stack.
+                // `None` means that there is no memory for a separate stack.
                 (*local).retry = RETRY_CALLS;
                 losses::lose(Loss::NoPage, 1, libc::ENOMEM);
                 std::ptr::null_mut()
             }
             Some(Err(TryLater)) => {
                 // If the session has ended in the meantime, the loss would be counted in the next
-                // session.
+                // session, so it is not counted.
                 if epoch::current() == epoch {
                     (*local).retry = RETRY_CALLS;
                     losses::lose(Loss::NoPage, 1, 0);
@@ -99,12 +100,12 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             }
             None => std::ptr::null_mut(),
         };
-        // Keep the state of an earlier session, so that it can be reused.
+        // If attaching has failed, a reusable state of an earlier session is kept.
         if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
             (*local).thread = thread;
         }
-        // Touch the stack, so that the thread's first call does not count page faults of the
-        // recorder's own frames.
+        // Touch the stack, so that page faults in the recorder's own stack frames are not counted
+        // for the thread's first call.
         own_image::touch_stack::<TOUCHED>();
         compiler_fence(Ordering::SeqCst);
         (*local).attaching = 0;
@@ -123,7 +124,7 @@ pub fn nobody_attaches() -> bool {
     ATTACHING.load(Ordering::SeqCst) == 0
 }
 
-/// The thread cannot be attached at the moment.
+/// The error if the thread cannot be attached at the moment.
 struct TryLater;
 
 /// Creates the thread's state. `old` is the thread's previous state, or null. If `old` belongs to
@@ -149,8 +150,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let mut draws = TakenDraws::new(&memory);
     draws.prepare(run, &process, &start, counters.are_open, begun_ns)?;
     if draws.draws.is_on() {
-        // The counters were opened to find out whether they work. In a run with a budget, they are
-        // opened again for each call in which they are read.
+        // The counters were opened to find out whether they work. In a run with a budget (a limit
+        // for the cost of recording), they are opened again for each call in which they are read.
         counters.close_for_now();
     }
     let draws = draws.keep();
@@ -170,8 +171,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     if run.budget != Some(0.0) {
         calibrate::calibrate(thread, &process, adapter);
     }
-    // This record marks the end of attaching. So readers of the profile do not attribute the
-    // processor time of attaching to the program.
+    // The record of the thread's clocks marks the end of attaching. So readers of the profile do
+    // not attribute the processor time of attaching to the program.
     thread.clock_record();
     thread.store_first_usage(begun_ns);
     thread.begin_draws();
@@ -233,10 +234,11 @@ impl Parts {
         let short_calls =
             short::has_short_calls(run.clock, counting) && !draws.is_on() && !gives_ids;
         let short_ops = short::has_short_ops() && !draws.is_on();
-        // SAFETY: by contract, the memory has the right size. Every field of it is set, and
+        // SAFETY: by contract, the memory has the right size. Every field of the state is set, and
         // `Thread` is plain data without a destructor.
         unsafe {
-            // The whole struct would not fit on a small stack.
+            // The fields are written one by one, because the whole struct would not fit on a small
+            // stack.
             macro_rules! set {
                 ($field:ident $([$index:ident])?, $value:expr) => {
                     (&raw mut (*memory).$field$([$index])?).write($value)
@@ -327,9 +329,8 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
     let thread = thread.cast::<Thread>();
-    // SAFETY: `thread` is the pointer that this thread registered. In a forked child, its memory is
-    // zeroed (so `epoch` is 0), and there is nothing to write, because the page belongs to the
-    // parent.
+    // SAFETY: `thread` is the pointer that this thread registered. In a forked child, the state is
+    // zeroed, so `epoch` is 0 and nothing is written: the page belongs to the parent.
     unsafe {
         if (*local).thread == thread {
             (*local).thread = std::ptr::null_mut();
@@ -353,10 +354,11 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
 /// Number of threads in [`leave_c`], where an ending thread writes its last page.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
-/// Waits until no thread writes its last page any more, for at most a second. Called after the
-/// epoch of a session has ended, so no further thread begins to write. A page may still be missing
-/// although the program has joined the thread: Python joins threads before their destructors have
-/// run. Without this wait, a reader of the profile might find half of the page or nothing.
+/// Waits until no thread writes its last page any more, but gives up after 10,000 pauses of 100 µs.
+/// Called after the epoch of a session has ended, so no further thread begins to write. A thread
+/// may still be writing its last page after the program has joined it, because Python joins threads
+/// before their destructors have run. Without this wait, a reader of the profile might find only a
+/// part of the page, or nothing.
 pub fn wait_for_leaving() {
     const STEP_NS: libc::c_long = 100_000;
     for _ in 0..10_000 {
@@ -376,9 +378,9 @@ pub fn wait_for_leaving() {
 pub fn at_process_exit() {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
-    // SAFETY: `local` and the state in it are the calling thread's own, and the state is not used
-    // any more after the pointer is cleared. Its memory stays mapped, because the thread may be
-    // ending the process from inside a call.
+    // SAFETY: `local` and the state that it points to are the calling thread's own. After the
+    // pointer is cleared, only `leave` uses the state. The state's memory stays mapped, because the
+    // thread may be ending the process from inside a call.
     unsafe {
         let thread = (*local).thread;
         if !thread.is_null() && (*thread).is_attached() {
@@ -388,8 +390,8 @@ pub fn at_process_exit() {
     }
 }
 
-/// Called at the end of a session, before its epoch ends, on the thread that ends it. In the next
-/// session, the thread can attach again.
+/// Detaches the thread that ends a session, before the session's epoch ends. In the next session,
+/// the thread can attach again.
 pub fn at_session_end() {
     let thread = thread::current();
     // SAFETY: `thread` is null or the calling thread's own state. If the thread is inside a call,
@@ -410,8 +412,8 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
     // SAFETY: by contract, `thread` is the calling thread's attached state.
     unsafe {
         (*thread).busy.set();
-        // `abandon` may call functions of users' collectors, which are the program's code, so it
-        // runs on the program's stack.
+        // `abandon` may call functions of users' collectors (which measure values for each op).
+        // They are the program's code, so `abandon` runs on the program's stack.
         guarded(|| {
             let depth = (*thread).depth as usize;
             // If the thread is exiting, the plugins' thread-local values (C++ objects) have been
@@ -420,8 +422,8 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
             (0..depth).rev().for_each(|at| collectors::abandon(&mut *thread, at));
         });
         if guarded_apart(|| (*thread).leave(open)).is_none() && !epoch::is_off() {
-            // There is no memory for a separate stack. The page stays in the pool, from which
-            // `counterpoint run` or `counterpoint report` collects it.
+            // `None` means that there is no memory for a separate stack. The page stays in the
+            // pool, from which `counterpoint run` or `counterpoint report` collects it.
             (*thread).close_counters();
             (*thread).epoch.store(0, Ordering::Relaxed);
             (*thread).run.threads.fetch_sub(1, Ordering::SeqCst);

@@ -1,17 +1,18 @@
-//! The bracket around a call (the pair of readings of counters and clock before and after it): the
-//! states of an open call (one that has begun and not ended), and the functions that change them.
-//! This is the hot path of all adapters that record calls.
+//! The bracket around a call is the pair of readings of counters and clock before and after it.
+//! This module contains the functions that begin and end a call, and describes the states of an
+//! open call (one that has begun and not ended). This is the hot path of all adapters that record
+//! calls.
 //!
 //! ```text
 //!  read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record
 //! ```
 //!
 //! The clock is read between the two readings of the counters, so that the recorded time does not
-//! contain them. The counters therefore include the two clock reads and half of each `read` (see
-//! [`crate::recorder::calibrate`]).
+//! contain them. The counters therefore include the two clock reads and half of each reading of the
+//! counters (see [`crate::recorder::calibrate`]).
 //!
 //! A call has the same states in all adapters. [`OpenCall`] contains the state, and [`Ending`] says
-//! how the end of the call finds it.
+//! how the recorder finds the open call when the call ends.
 //!
 //! ```text
 //!   new ──── no budget ────────────────────────────────┐
@@ -25,13 +26,13 @@
 //!                                                                                 call finds it left
 //! ```
 //!
-//! | state | what is true in it | left by |
+//! | state | what is true of the call | how the call leaves the state |
 //! |---|---|---|
-//! | only counted | the thread's table has counted it; an op that the host ends in any case is on a stack of its own ([`crate::recorder::budget::ops`]) | its end, which records nothing |
-//! | drawn | it was chosen at random; if it cannot be opened, this is undone | [`Thread::open`] |
-//! | open | its frame is in [`OpenCall`], its export is on the page, counters are read | the call |
-//! | started | only if it ends in another function of ours: start is stored | [`Thread::finish`] |
-//! | finished | it has ended; users' collectors may run and make calls | [`Thread::end`] |
+//! | only counted | the thread's table has counted it; if it is an op, it is on the stack of counted ops ([`crate::recorder::budget::ops`]) | by its end, which records nothing |
+//! | drawn | it was chosen at random; if it cannot be opened, the choice is undone | by [`Thread::open`] |
+//! | open | its frame is in [`OpenCall`], and the header of the thread's page of records contains its export (recorded function); counters were read, if the call has any | by [`Thread::start`] if the call is split, otherwise by [`Thread::end`] |
+//! | started | it is split (it ends in another function of the agent), and its start is stored | by [`Thread::finish`] |
+//! | finished | it has ended; users' collectors may run and make calls themselves | by [`Thread::end`] |
 //!
 //! For the most frequent cases, [`crate::recorder::short`] has faster functions.
 //!
@@ -60,7 +61,8 @@ pub(crate) struct NewCall {
     pub(crate) ending: Ending,
     /// Whether the call's counters may be read.
     pub(crate) may_read: bool,
-    /// In a run with a budget: whether the call was already counted and must be recorded.
+    /// In a run with a budget (a limit for the cost of recording): whether the call was already
+    /// counted and must be recorded.
     pub(crate) is_counted: bool,
     /// In a run with a budget: how it is decided whether the call is recorded.
     pub(crate) how: How,
@@ -69,23 +71,24 @@ pub(crate) struct NewCall {
     pub(crate) subject: *const c_void,
 }
 
-/// Where a call ends, and how its end finds the open call. The meaning of the call's `frame`
-/// depends on this.
+/// Where a call ends, and how the recorder then finds the open call. The meaning of the call's
+/// `frame` depends on this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The call ends in the function of the agent that makes it. `frame` is an address in that
     /// function's stack frame.
     Here,
-    /// The call ends when the host calls the agent again, and says which export ends. `frame` is a
-    /// stack address in the frame of the host's function that called the agent before the call.
+    /// The call ends when the host calls the agent again, and says which export (recorded function)
+    /// has ended. `frame` is a stack address in the frame of the host's function that called the
+    /// agent before the call.
     ByExport,
     /// The call ends when the host calls the agent again, from the same place as before the call,
     /// so that `frame` is the same. Further stack frames of the host may be between that frame and
     /// the call.
     ByFrame,
-    /// As [`Self::ByFrame`], but the host calls the agent in any case, even after an exception.
-    /// `frame` is made by [`held`] and is not a stack address. So the recorder does not regard the
-    /// call as abandoned because of its frame.
+    /// The call ends as with [`Self::ByFrame`], but the host calls the agent in any case, even
+    /// after an exception. `frame` is made by [`held`] and is not a stack address. So the recorder
+    /// does not regard the call as abandoned because of its frame.
     Held,
 }
 
@@ -113,9 +116,9 @@ pub fn held(address: usize) -> usize {
     address | 1 << (usize::BITS - 1)
 }
 
-/// The largest number of bytes by which a call inside of an op may have its frame above the frame
-/// that is stored for the op. The host may use this much of the stack between its call of the agent
-/// and the functions that the op calls.
+/// A call inside of an op may have its frame above the frame that is stored for the op, but by at
+/// most this many bytes. The host may use this much of the stack between its call of the agent and
+/// the functions that the op calls.
 pub const WRAPPERS: usize = 4096;
 
 /// Returns an address in the caller's stack frame. The stack grows downwards, so the frames of open
@@ -126,13 +129,13 @@ pub fn stack_address() -> usize {
     (&raw const marker) as usize
 }
 
-/// The data of a split call (one whose start and end are two calls by the host) that its record
-/// needs.
+/// The data for the record of a split call (one that begins and ends in two separate calls of the
+/// agent by the host).
 #[derive(Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) export: u32,
     pub(crate) start: u64,
-    /// The numbers in the call's slot.
+    /// The numbers that the adapter has kept about the call in the call's slot.
     pub(crate) numbers: [u64; 3],
 }
 
@@ -191,15 +194,16 @@ impl Thread {
         opened || self.refuse(drawn)
     }
 
-    /// Reads the counters for call `at`, which is beginning. Code that only runs with counters is
-    /// in functions like this one, so that the code for a call without counters is small. Small
-    /// code is faster, because the program displaces it from the processor's caches between two
-    /// calls.
+    /// Reads the counters at the start of the call with the index `at` among the open calls. Code
+    /// that only runs with counters is in functions like this one, so that the code for a call
+    /// without counters is small. The program displaces the recorder's code from the processor's
+    /// caches between two calls, and less code can be fetched again faster.
     #[inline(never)]
     fn read_before(&mut self, at: usize) {
-        // The call's end needs a little more of the stack than its start. If that part is on a page
-        // that was not used before, or not since a fork, its first use is a page fault. The fault
-        // happens here, so that it is not counted for the call.
+        // The recorder's code for the end of a call needs a little more of the stack than its code
+        // for the start. If that part is on a page that was not used before, or not since a fork,
+        // its first use is a page fault. The fault happens here, so that it is not counted for the
+        // call.
         own_image::touch_stack::<160>();
         // A failed read is marked in the readings, and `end` checks the mark.
         let _ = self.counters.read(&mut self.before[at % DEEPEST]);
@@ -226,8 +230,8 @@ impl Thread {
         start
     }
 
-    /// Marks call `at`, which has ended, as finished. Calls that users' collectors make from now on
-    /// are not attributed to it.
+    /// Marks the call with the index `at`, which has ended, as finished. Calls that users'
+    /// collectors (which measure values for each op) make from now on are not attributed to it.
     #[inline(always)]
     pub(crate) fn finish(&mut self, at: usize) -> Finished {
         let call = &mut self.calls[at % DEEPEST];
@@ -236,9 +240,9 @@ impl Thread {
         Finished { export, start, numbers: slot.numbers }
     }
 
-    /// Reads the counters for a call that is recorded apart: it is not among the open calls,
-    /// because it may end while calls that began later are still open. Returns false if the
-    /// recorder is busy.
+    /// Reads the counters for a call that is recorded apart, except in a run with a budget. A call
+    /// that is recorded apart is not among the open calls, because it may end while calls that
+    /// began later are still open. Returns false if the recorder is busy.
     pub(crate) fn read_apart(&mut self, into: &mut Readings) -> bool {
         if self.busy.is_set() {
             losses::lose(Loss::ProbeReentered, 1, 0);
@@ -273,7 +277,7 @@ impl Thread {
             } else if self.counting {
                 let _ = self.counters.read(&mut self.after);
             }
-            // `before[at]` is not in use: it is above the readings of the open calls.
+            // `before[at]` is not in use: it comes after the readings of the open calls.
             self.before[at].clone_from(before);
             self.record(call, &[]);
             if is_drawn {
@@ -283,8 +287,8 @@ impl Thread {
         })
     }
 
-    /// Ends call `at` and records it. Open calls inside of it are regarded as abandoned. Returns
-    /// whether its counters were read.
+    /// Ends the call with the index `at` and records it. Open calls inside of it are regarded as
+    /// abandoned. Returns whether its counters were read.
     #[inline(always)]
     pub(crate) fn end(&mut self, at: usize, call: &Call, values: &[(u32, u64)]) -> bool {
         while_busy!(self, {
@@ -297,8 +301,8 @@ impl Thread {
             if self.depth as usize != at + 1 {
                 self.abandon_inside(at);
             }
-            // A user's collector that ran for this call may have made calls because of which the
-            // recorder has forgotten it.
+            // A user's collector that ran for this call may itself have made calls, and these may
+            // have made the recorder forget this call.
             if self.depth as usize == at + 1 {
                 self.depth = at as u32;
                 self.record(call, values);
@@ -313,7 +317,8 @@ impl Thread {
     /// Records the call that has just ended. Its index among the open calls was `self.depth`.
     #[inline(always)]
     pub(super) fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
-        // Values must be on the same page as their call.
+        // The values that collectors measured for a call must be on the same page as the call's
+        // record.
         let fits = match values {
             [] => self.writer.has_room(),
             _ => self.writer.has_room_with_values(),
@@ -358,7 +363,7 @@ impl Thread {
         state: State,
     ) {
         // SAFETY: by contract, a page with enough space is attached, and `at` is the index that the
-        // call had, so the readings at this index follow this run's plan.
+        // call had, so the readings at this index have the layout of this run's plan of counters.
         unsafe {
             if state.has(State::UNCOUNTED) {
                 return record_uncounted(&mut self.writer, call, drawn, self.run);
@@ -425,8 +430,8 @@ unsafe fn record_uncounted(
 }
 
 /// # Safety
-/// A page with enough space must be attached to `writer`, and both readings must follow `run`'s
-/// plan.
+/// A page with enough space must be attached to `writer`, and both readings must have the layout of
+/// `run`'s plan of counters.
 #[inline(always)]
 unsafe fn record_counted(
     writer: &mut record::PageWriter,
@@ -439,8 +444,8 @@ unsafe fn record_counted(
     let groups = run.plan.groups();
     let missing = before.missing() | after.missing();
     let (from, to) = (before.words(), after.words());
-    // SAFETY: by contract, both readings follow the plan, and `Plan` guarantees that all of its
-    // blocks are within the words.
+    // SAFETY: by contract, both readings have the layout of the plan, and `Plan` guarantees that
+    // the blocks of its groups are within a reading's words.
     let delta =
         |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
     let mut scaled = false;

@@ -7,17 +7,19 @@
 //! ```
 //!
 //! **Who reads it.** Only the thread that owns the state, and signal handlers that interrupt this
-//! thread. A handler runs between two instructions of the thread, so the order of the thread's
-//! instructions is sufficient. The accesses can be relaxed, and compile to plain loads and stores.
+//! thread. A handler runs between two instructions of the thread, and sees what the earlier
+//! instructions stored, without memory barriers. So the accesses to the guard can be relaxed, and
+//! compile to plain loads and stores.
 //!
 //! **What the fences do.** The compiler may move other stores across a relaxed store. If it moved a
-//! store to the state before `set` or after `clear`, a handler could find the guard clear and the
-//! state half changed. [`compiler_fence`] forbids this, and emits no instruction.
+//! store that changes the state to before `set` or to after `clear`, a handler could find the guard
+//! clear and the state half changed. [`compiler_fence`] forbids this, and emits no instruction.
 //!
 //! **What a panic does.** A panic switches the agent off permanently ([`crate::process::panics`]),
-//! so the guard need not be cleared. A destructor that cleared it would give each bracket a landing
-//! pad (code that runs when an exception unwinds the stack). Some brackets are between stack frames
-//! of the host and must not have a landing pad (`adapters/iree/probe.rs`).
+//! so the guard need not be cleared. A destructor that cleared it would give each bracket (the
+//! recorder's work before and after a call) a landing pad (code that runs when an exception unwinds
+//! the stack). Some brackets are between stack frames of the host and must not have a landing pad
+//! (`adapters/iree/probe.rs`).
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 

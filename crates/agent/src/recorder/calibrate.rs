@@ -1,8 +1,9 @@
-//! Measures how long an empty bracket (one around a function that does nothing) takes and how much
-//! its counters count, with the same code as for real calls. This is done when a thread attaches;
-//! in a run with a budget, only the first thread of a process does it, and with the budget 0, none.
-//! The calibration also warms up the code for real calls, so that the first execution of this code
-//! is not counted in any call.
+//! Measures how long an empty bracket takes (the recorder's work around a function that does
+//! nothing), and how much the thread's counters count in it. The measured code is the same as for
+//! real calls. A thread is calibrated when it attaches. In a run with a budget (a limit for the
+//! cost of recording), only the first thread of a process is calibrated. With the budget 0, no
+//! thread is calibrated. The calibration also warms up the code for real calls, so that the first
+//! execution of this code is not counted in any call.
 
 use record::meta::{Calibration, Frame, Moments, Spread, Sums};
 use record::page::{PAGE_BYTES, PageReader};
@@ -23,12 +24,12 @@ const CALLS_LATER: usize = 64;
 /// Number of empty calls in a run with a budget. It is small because they use up a part of the
 /// budget.
 const FEW_CALLS: usize = 24;
-/// The records of all empty calls must fit into one page. The longest record of an empty call (two
-/// clock reads, times and 32 counters) takes less than 200 bytes.
+/// The records of all empty calls must fit into one page of records. The longest record of an empty
+/// call (two clock reads, times and 32 counters) takes less than 200 bytes.
 const _: () = assert!(CALLS * 200 < PAGE_BYTES);
 
-/// Calibrates the thread, and appends the results to the metadata of the process's part. The thread
-/// must have a state and must not be recording yet.
+/// Calibrates the thread, and appends the results to the metadata of the process's part of the
+/// profile. The thread must have a state and must not be recording yet.
 pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     point!(Calibrate);
     let first = process.is_first_to_calibrate();
@@ -80,8 +81,9 @@ fn measure(
     sys::unmap(scratch, PAGE_BYTES);
 }
 
-/// Times the brackets of empty calls from inside, as some brackets of the program's calls are
-/// timed. This shows which part of a bracket's duration this way of timing misses.
+/// Makes empty calls again. Now the recorder itself times each bracket, as it times some brackets
+/// of the program's calls. The difference from the durations in [`measure`], which are taken around
+/// whole calls, shows which part of a bracket the recorder cannot time itself.
 fn time_brackets(
     thread: &mut Thread,
     process: &Process,
@@ -108,8 +110,9 @@ fn time_brackets(
 
 /// Returns how much longer some code takes immediately after counters were read: the median, in
 /// ticks. This slowdown is a part of the cost of counters for a program, but it happens after the
-/// bracket. The timed code returns from some functions, because a system call makes the processor
-/// forget their return addresses. Then the timed code reads 8 KiB, like the loop of a small kernel.
+/// bracket. If counters are read with a system call, the processor afterwards mispredicts the
+/// addresses to which functions return. So the timed code returns from several functions. After
+/// these returns, the timed code reads 8 KiB, like the loop of a small compute kernel.
 fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     if !thread.counting {
         return 0;
@@ -134,7 +137,7 @@ fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     Sorted::new(more).at(5).unwrap_or(0)
 }
 
-/// Roughly how many functions of a runtime return between two dispatches.
+/// The approximate number of functions of a runtime that return between two dispatches.
 const RETURNS: u32 = 8;
 
 #[inline(never)]
@@ -150,7 +153,8 @@ fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
 fn touch(scratch: *mut u8) {
     let mut sum = 0u64;
     for at in (0..8192).step_by(64) {
-        // SAFETY: `at` is inside of the scratch page, which is mapped and ours.
+        // SAFETY: `at` is inside of the scratch page, which is mapped and which only this thread
+        // uses.
         let value = unsafe { scratch.add(at).read_volatile() };
         sum = if value & 1 == 0 { sum.wrapping_add(u64::from(value)) } else { sum ^ at as u64 };
     }
@@ -196,10 +200,10 @@ fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option
     })
 }
 
-/// Adds up the calls that ran with warm caches and were not interrupted. `probed`, `inside` and
-/// each element of `values` have one entry per call, in the order of the calls. Returns `None` if
-/// an entry is missing for some call (because a reading failed), because it is then unknown which
-/// entries belong together.
+/// Adds up the measurements of the calls that ran with warm caches and were not interrupted.
+/// `probed`, `inside` and each element of `values` have one entry per call, in the order of the
+/// calls. Returns `None` if an entry is missing for some call, because a reading failed: in this
+/// case, it is unknown which entries belong together.
 fn sums(
     thread_uid: u32,
     bare: u64,
@@ -214,7 +218,8 @@ fn sums(
     }
     let sorted = Sorted::new(probed.to_vec());
     let (median, high) = (sorted.at(5)?, sorted.at(8)?);
-    // An interrupt takes at least 1 µs, which is far longer than the variation of the other calls.
+    // A call that took longer than this limit was probably interrupted: an interrupt takes at least
+    // 1 µs, far more than the durations of the other calls vary.
     let most = high.saturating_add(3 * high.saturating_sub(median)).saturating_add(median / 4);
     let mut sums = Sums {
         thread_uid,

@@ -7,10 +7,11 @@
 //! The functions in this file also push and pop the ids of ops for profiler plugins
 //! ([`crate::process::plugin_ids`]), because this is done when collectors are started and stopped.
 //!
-//! An error in a collector is not an error of the model, with one exception. When Python runs a
-//! signal handler inside a collector's function, the resulting KeyboardInterrupt is meant for the
-//! code that runs the model. This error stays raised, no further collector is started or stopped,
-//! and the agent's TVM instrument returns the error to the virtual machine.
+//! An error in a collector is usually not an error of the model. But if Python runs a signal
+//! handler inside a collector's function, the handler can raise KeyboardInterrupt or SystemExit,
+//! which is meant for the code that runs the model. This exception stays raised, and no further
+//! collector is started or stopped for the op. The agent's TVM instrument returns the exception to
+//! the virtual machine.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -32,8 +33,9 @@ use crate::recorder::thread::{DEEPEST, MOST_COLLECTORS, Started, State, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
 
-/// Number of additional values after the values of a collector's slots. A collector must not write
-/// to the additional values, and the recorder checks this.
+/// The number of additional elements, after those for the largest number of slots, in the array to
+/// which a collector writes its values. A collector must not write beyond its slots, and the
+/// recorder checks this.
 const GUARD: usize = 16;
 
 struct Registered {
@@ -77,7 +79,8 @@ pub fn any() -> bool {
     MASK.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the collector's number, or a negative error code that `collector.h` describes.
+/// Registers a collector. Returns its number, or a negative error code that `collector.h`
+/// describes.
 ///
 /// # Safety
 /// The requirements of `include/counterpoint/collector.h` apply.
@@ -148,7 +151,7 @@ pub fn remove(number: i32) -> i32 {
 
 /// Nothing uses the name.
 pub const NOBODY: u8 = 0;
-/// A view has a column with this name.
+/// A view (a report or a table of a command) has a column with this name.
 const A_VIEW: u8 = 1;
 /// A recorded counter, or a column derived from it, has this name.
 const A_COUNTER: u8 = 2;
@@ -157,8 +160,8 @@ const A_COLLECTOR: u8 = 3;
 /// The name is empty or consists only of a unit.
 const NO_NAME: u8 = 4;
 
-/// Returns what already uses this name, or a name that differs from it only in case, separators or
-/// unit.
+/// Returns what already uses this name. Names that differ only in case, separators or unit count as
+/// the same name.
 pub fn who_has(name: &str) -> u8 {
     if columns::is_empty(name) {
         NO_NAME
@@ -184,8 +187,10 @@ fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     })
 }
 
-/// Called before a call that has this frame. Starts the registered collectors for the call, and
-/// gives it an id for plugins. Returns `None` if there is nothing to stop at the end of the call.
+/// Called before a call. `frame` and `ending` are those of the call ([`Ending`]). Starts the
+/// registered collectors for the call. If none of them was interrupted and profiler plugins take
+/// ids, then pushes an id for the call to the plugins. Returns `None` if no collector was started
+/// or interrupted, and no id was pushed.
 #[inline(always)]
 pub fn start(thread: &mut Thread, device: Device, frame: usize, ending: Ending) -> Option<Started> {
     if !any() || thread.rehearsing {
@@ -212,8 +217,8 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
         started.states[number] = (std::ptr::from_ref(one).cast(), state);
         started.mask |= 1 << number;
     }
-    // The id is pushed after the collectors have started, so that plugins do not attribute to the
-    // op what collectors launch.
+    // The id is pushed after the collectors have started, so that plugins do not attribute the work
+    // of collectors to the op.
     if !started.interrupted && MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 {
         started.plugin_id = push_id();
     }
@@ -221,8 +226,8 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
     is_any.then_some(started)
 }
 
-/// A forked child inherits [`MASK`] but cannot use the plugins, so its first op switches the ids
-/// off.
+/// Pushes a new id to the profiler plugins, and returns it. In a forked child, returns 0 and clears
+/// [`PLUGIN_IDS`] in [`MASK`], because the child cannot use its parent's plugins.
 fn push_id() -> u64 {
     if plugin_ids::are_inherited() {
         set_plugin_ids(false);
@@ -231,9 +236,9 @@ fn push_id() -> u64 {
     plugin_ids::push()
 }
 
-/// Pushes a new id for a call to the plugins, and returns it, or 0. Used for hosts whose calls have
-/// no collectors, before a call's counters are read. Afterwards, [`keep_id`] or [`give_up_id`] must
-/// be called.
+/// Gives a call a new id: pushes the id to the profiler plugins, and returns it. Returns 0 if the
+/// call gets no id. Used for hosts whose calls have no collectors. Called before the call's
+/// counters are read. Afterwards, [`keep_id`] or [`give_up_id`] must be called.
 #[inline(always)]
 pub fn give_id(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
@@ -258,7 +263,7 @@ pub fn keep_id(thread: &mut Thread, at: usize, plugin_id: u64) {
     }
 }
 
-/// Pops an id, because the call is not recorded after all, or has been recorded.
+/// Pops the id of a call, once the call was recorded or it is known that the call is not recorded.
 #[inline(always)]
 pub fn give_up_id(plugin_id: u64) {
     if plugin_id != 0 {
@@ -273,7 +278,7 @@ fn pop_id(id: u64) {
     plugin_ids::pop(id);
 }
 
-/// Returns whether this open call has collectors or an id.
+/// Returns whether the open call with the index `at` has collectors or an id.
 #[inline(always)]
 pub fn has_any(thread: &Thread, at: usize) -> bool {
     thread.state_of(at).has(State::COLLECTED)
@@ -285,16 +290,16 @@ fn forget(thread: &mut Thread, at: usize) {
     call.state = call.state.without(State::COLLECTED);
 }
 
-/// Returns the id of this open call, if it has an id and no collectors.
+/// Returns the id of the open call with the index `at`, if the call has an id and no collectors.
 #[inline(always)]
 pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
     let is_only = has_any(thread, at) && thread.collected[at % DEEPEST].mask == 0;
     is_only.then(|| thread.collected[at % DEEPEST].plugin_id).filter(|id| *id != 0)
 }
 
-/// Removes the id that [`only_id`] returns from the thread's state, and returns it. The caller must
-/// pop it with [`give_up_id`] after the counters were read, so that the counters do not count this
-/// work.
+/// Returns the same id as [`only_id`], and removes it from the thread's state. The caller must pop
+/// the id with [`give_up_id`] after the counters were read, so that the counters do not count the
+/// popping.
 #[inline(always)]
 pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     let id = only_id(thread, at)?;
@@ -302,7 +307,7 @@ pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     Some(id)
 }
 
-/// Abandons the collectors of a call that is not recorded after all.
+/// Pops the id of a call that is not recorded after all, and abandons the call's collectors.
 pub fn give_up(started: Option<Started>) {
     let Some(started) = started else { return };
     let _errno = ErrnoGuard::new();
@@ -314,7 +319,7 @@ pub fn give_up(started: Option<Started>) {
 
 fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_void)) {
     for (number, (one, state)) in started.states.iter().enumerate() {
-        // SAFETY: the list contains null or a collector that `add` has leaked.
+        // SAFETY: the pointer in `states` is null or that of a collector that `add` has leaked.
         let one = unsafe { one.cast::<Registered>().as_ref() };
         if let Some(one) = one.filter(|_| started.mask >> number & 1 == 1) {
             body(one, *state);
@@ -338,7 +343,7 @@ fn take(thread: &mut Thread, at: usize) -> Option<Started> {
     })
 }
 
-/// Abandons the collectors of this open call, which will have no end.
+/// Does what [`give_up`] does, for the open call with the index `at`, which will never end.
 #[inline(always)]
 pub fn abandon(thread: &mut Thread, at: usize) {
     if has_any(thread, at) {
@@ -346,15 +351,16 @@ pub fn abandon(thread: &mut Thread, at: usize) {
     }
 }
 
-/// Space for the values of one call, in separate memory ([`crate::os::scratch`]).
+/// Space for the values of one call. It is in memory from [`crate::os::scratch`], because it would
+/// take too much of the program's stack.
 pub struct Room {
     given: [Value; MOST_SLOTS + GUARD],
     /// The values with which the call is recorded.
     pub values: Values,
 }
 
-/// Called after a call. Stops its collectors, and adds their values to `room`. Returns whether a
-/// collector was interrupted.
+/// Called after a call. Stops the call's collectors and pops its id. Adds the collectors' values
+/// and the id to `room`. Returns whether a collector was interrupted.
 #[inline(never)]
 pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
     let Room { given, values } = room;
@@ -388,8 +394,8 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
 }
 
 impl Registered {
-    /// Adds the values that the collector has written. Returns false if it wrote beyond its slots,
-    /// or if its slots cannot be described in the profile at the moment.
+    /// Adds the values that the collector has written (`given`) to `values`. Returns false if it
+    /// wrote beyond its slots, or if its slots cannot be described in the profile at the moment.
     fn take(&self, given: &[Value], process: &Process, values: &mut Values) -> bool {
         let beyond = given.iter().skip(self.slots.len()).any(|value| *value != Value::default());
         if beyond || !self.tell(process) {
@@ -399,7 +405,7 @@ impl Registered {
             let bits = match slot.kind {
                 ValueKind::Text => text(value.bits, process),
                 ValueKind::Count => Some(value.bits),
-                // NaN and infinity mean that the value was not measured.
+                // NaN and infinity are not valid: they are left out, and counted as a loss below.
                 ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
                     Some(value.bits).filter(|bits| f64::from_bits(*bits).is_finite())
                 }
@@ -429,8 +435,8 @@ impl Registered {
         let Some(_lock) = Lock::take() else { return false };
         for slot in &self.slots {
             let mut slot = slot.clone();
-            // The collector was registered before this session began, and a counter of the session
-            // has the same name.
+            // A counter can have the same name if the collector was registered before the present
+            // session (a recording that the program itself begins).
             if is_counter(process.run(), &slot.name) {
                 slot.name.push_str(" (collector)");
             }

@@ -1,7 +1,8 @@
 //! Handles a fork by a signal handler that has interrupted the recorder. When the handler returns
-//! in the child, the recorder continues in the middle of a record. But the child does not have the
-//! memory of this record: thread states are wiped in a forked child, and pages of the pool belong
-//! to the parent.
+//! in the child, the recorder continues to write a record that it had begun in the parent. But the
+//! child cannot use the parent's memory for this: thread states are wiped in a forked child, and
+//! the record's page belongs to the parent. (Pages are parts of the pool, the memory that
+//! `counterpoint run` shares with the processes of a run.)
 //!
 //! ```text
 //!  before the fork    copy the thread's state                    (its memory will be wiped)
@@ -10,13 +11,13 @@
 //!  at the next call   attach again, as every forked child does
 //! ```
 //!
-//! The agent cannot distinguish a fork by a handler from a fork by the program itself, so it takes
-//! these steps at every fork of a recording thread. They cost a mapping and a copy. Longer work
-//! than writing a record, such as attaching and flushing, cannot be interrupted by a handler,
-//! because signals are blocked meanwhile.
+//! The agent cannot distinguish a fork by a handler from a fork by the program itself. So it takes
+//! these steps whenever a thread that is being recorded forks. In the parent, they cost one mapping
+//! and one copy. Longer work than writing a record, such as attaching and flushing, cannot be
+//! interrupted by a handler, because signals are blocked meanwhile.
 //!
-//! If a handler makes the system call `clone` directly, none of this code runs. The child must then
-//! not return from the handler.
+//! If a handler makes the system call `clone` directly, none of this code runs. In this case, the
+//! child must not return from the handler.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -45,7 +46,8 @@ const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
 static PRIVATE: [AtomicU64; MOST_PAGES / 64] = [const { AtomicU64::new(0) }; MOST_PAGES / 64];
 
 unsafe extern "C" {
-    /// The function that `pthread_atfork` calls, which glibc provides only in a static library.
+    /// The function that `pthread_atfork` calls. It is used here because glibc provides
+    /// `pthread_atfork` only in a static library.
     fn __register_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,
@@ -95,11 +97,11 @@ extern "C" fn in_parent() {
     }
 }
 
-/// A function of an adapter that [`in_child`] calls, or null.
+/// The function that an adapter has registered with [`call_in_child`], or null.
 static ADAPTERS_OWN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Registers a function that is called in forked children before the agent's own work there, on the
-/// thread that forked. At most one adapter may call this.
+/// Registers a function that is called in each forked child, on the child's only thread, before the
+/// agent's own work there. At most one adapter may call this.
 pub fn call_in_child(function: fn()) {
     ADAPTERS_OWN.store(function as *mut (), Ordering::Release);
 }
@@ -136,8 +138,9 @@ extern "C" fn in_child() {
     sys::unmap(saved.cast(), SAVED_BYTES);
 }
 
-/// Called when a session begins, because private memory was mapped only over pages of earlier
-/// pools.
+/// Forgets which pages of the pool are replaced by private memory. Called when a session (a
+/// recording that the program itself asks for) begins, because those pages are in the pools of
+/// earlier sessions.
 pub fn forget_private_pages() {
     PRIVATE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }

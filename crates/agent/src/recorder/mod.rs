@@ -1,14 +1,14 @@
-//! The fourth layer of the agent: records the calls of a thread. All adapters (each for one kind of
-//! host) use it, and its code does not name any of them.
+//! The fourth layer of the agent ([`crate`] lists the layers): records the calls of a thread. All
+//! adapters (each for one kind of host) use it, and its code does not name any of them.
 //!
 //! Adapters use these operations:
 //!
 //! | operation | where |
 //! |---|---|
 //! | attach the calling thread | [`attach::attach`], when [`thread::current`] is null or not attached |
-//! | bracket a call, or count it in a run with a budget | [`bracket`]: [`thread::Thread::begin`] and [`thread::Thread::end`], with [`thread::Thread::start`] and [`thread::Thread::finish`] between them if the host makes two separate calls; [`short`] |
+//! | bracket a call (do the recorder's work before and after it), or only count it in a run with a budget (a limit for the cost of recording) | [`bracket`]: [`thread::Thread::begin`] before the call and [`thread::Thread::end`] after it. If the host announces the start and the end of the call separately, also [`thread::Thread::start`] after `begin` and [`thread::Thread::finish`] before `end`. [`short`] has faster versions |
 //! | store data for a call in progress | [`thread::Thread::set_slot`] |
-//! | attach values and texts to a call | [`values`]; those of users by [`collectors`] |
+//! | attach values and texts to a call | [`values`]; for the values of users' collectors: [`collectors`] |
 //! | take ids, and write the names that they stand for | [`crate::process::names`], [`crate::process::part::Process::append`] |
 //! | count a loss | [`crate::process::losses`] |
 //!
@@ -25,7 +25,7 @@
 //! | [`values`] | collects the values of a call, and numbers texts |
 //! | [`collectors`] | runs the users' collectors |
 //! | [`adapter`] | defines the interface of an adapter |
-//! | [`calibrate`] | measures the cost of an empty bracket |
+//! | [`calibrate`] | measures the cost of a bracket around an empty call |
 //! | [`rehearsal`] | makes empty calls with and without a bracket, to measure the bracket's cost |
 //! | [`handler_fork`] | handles a fork by a signal handler that has interrupted the recorder |
 

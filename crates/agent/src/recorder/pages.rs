@@ -23,8 +23,8 @@ use crate::state::run::Run;
 /// page is still mapped.
 static HINT: AtomicUsize = AtomicUsize::new(0);
 
-/// Claims a page of the pool and makes it present. If the page cannot be made present, counts a
-/// loss.
+/// Claims a page of the pool and makes it present, so that writing to it causes no page fault. If
+/// the page cannot be made present, counts a loss.
 pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     let claimed = claim_spare(run, process);
     if let Err(Some(errno)) = claimed {
@@ -56,7 +56,8 @@ pub fn note_released(page: usize) {
 const MOST_STEPS: usize = 8;
 
 impl Thread {
-    /// Writes a record of the thread's clocks. The next one is due in a millisecond.
+    /// Writes a record of the thread's clocks. The thread's next record of this kind is due a
+    /// millisecond later.
     #[cold]
     #[inline(never)]
     pub(crate) fn clock_record(&mut self) {
@@ -74,22 +75,22 @@ impl Thread {
     }
 
     /// Hands the thread's page over to `run` or appends it to the profile, and starts the next
-    /// page. If the file cannot be written, the page stays in the pool, and the thread continues on
-    /// another page. If no page is free then, the calls on the page are lost.
+    /// page. If the profile's file cannot be written, the page stays in the pool, and the thread
+    /// continues on another page. If no other page is free, the calls on the full page are lost.
     #[cold]
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
         if self.epoch.load(Ordering::Relaxed) == 0 {
-            // This is a forked child, in code that a signal handler had interrupted when the
-            // handler forked (see `handler_fork`).
+            // The epoch is 0 in a forked child, in code that a signal handler had interrupted when
+            // the handler forked (see `handler_fork`).
             // SAFETY: the writer has a page. In a forked child, where `epoch` is 0, that page is
             // private memory.
             return unsafe { self.writer.next_page(&self.start) };
         }
         let _errno = ErrnoGuard::new();
         if guarded_apart(|| self.flush_apart()).is_none() {
-            // There is no memory for a separate stack, or there was an internal error. The page
-            // must be emptied, and its calls are lost.
+            // `None` means that there is no memory for a separate stack, or that there was an
+            // internal error. The page must be emptied, and its calls are lost.
             self.lose_calls(AppendError::Errno(libc::ENOMEM), self.writer.calls());
             // SAFETY: the writer has a page, whose content was given up in the line before.
             unsafe { self.writer.next_page(&self.start) };
@@ -116,7 +117,8 @@ impl Thread {
         start.flush_ticks += start.base_ticks.wrapping_sub(begun);
         start.flushes += 1;
         // The flush happens between the last record of usage on the old page and the first one on
-        // the new page. So readers do not attribute the flush's resources to the program.
+        // the new page. So readers do not attribute to the program the resources that the flush
+        // used.
         start.usage = Usage::of_thread(start.base_ticks);
         self.start = start;
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
@@ -140,9 +142,9 @@ impl Thread {
         unsafe { self.writer.next_page(&start) };
     }
 
-    /// Hands the full page over to `run`, if `run` takes pages, the thread has already appended a
-    /// page itself, and it has a spare page or can claim one. Returns this other page, on which the
-    /// thread must continue.
+    /// Hands the full page over to `run`, under three conditions: `run` takes pages, the thread has
+    /// already appended a page itself, and it has a spare page or can claim one. Returns this other
+    /// page, on which the thread must continue.
     fn offer(&mut self) -> Option<usize> {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         if !pool.is_drained() || !self.has_appended {
@@ -167,8 +169,8 @@ impl Thread {
     pub(super) fn leave_spares(&mut self) {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         for page in std::mem::replace(&mut self.spares, [NO_PAGE; SPARES]) {
-            // `run` may change the state of the page between the calls below, so these calls are
-            // repeated.
+            // `run` may change the state of the page between two of the calls below, so the
+            // sequence of calls is repeated.
             for _ in 0..MOST_STEPS {
                 if page == NO_PAGE || pool.leave_page(page, row) {
                     break; // `run` releases it.
@@ -188,7 +190,7 @@ impl Thread {
         }
     }
 
-    /// Appends a full page that is not the page of the thread's writer, and marks it as empty.
+    /// Appends a full page on which the thread no longer writes, and marks the page as empty.
     /// Returns whether it was appended.
     fn append_taken_back(&self, page: usize) -> bool {
         let Some(paths) = self.process.paths() else { return false };

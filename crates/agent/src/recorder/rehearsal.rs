@@ -1,8 +1,9 @@
-//! Makes empty calls without and with a bracket, to measure the cost of a bracket. Each adapter
-//! that records calls provides its own empty call and the bracket around it.
+//! Makes empty calls without and with a bracket (the recorder's work before and after a call), to
+//! measure the cost of a bracket. Each adapter that records calls provides its own empty call and
+//! the bracket around it.
 //!
-//! Adapters that record no calls use [`rehearse_plain_calls`]. Their threads attach only to read
-//! counters.
+//! Adapters that record no calls use [`rehearse_plain_calls`]. If such an adapter attaches a thread
+//! to the recorder, it does so only to read counters.
 
 use record::Call;
 use record::clock::ClockKind;
@@ -13,8 +14,8 @@ use crate::recorder::budget::sampling::How;
 use crate::recorder::thread::{BEFORE, Thread};
 
 /// Alternates `calls` times between an empty call without a bracket (`bare`) and one with a bracket
-/// (`probed`). Everything is inlined, so that nothing but the bracket is between the two readings
-/// of the clock.
+/// (`probed`). Everything is inlined, so that only the empty call and its bracket (if any) are
+/// between two readings of the clock.
 #[inline(always)]
 pub fn rehearse(
     clock: ClockKind,

@@ -1,20 +1,21 @@
-//! The *short ways*: fast versions of the functions in [`crate::recorder::bracket`], for the calls
-//! that are most frequent in most programs.
+//! The *short ways* are fast versions of the functions in [`crate::recorder::bracket`]. They exist
+//! for the calls that are most frequent in most programs.
 //!
-//! | calls | start and end | condition |
+//! | calls | start and end | only if this is set |
 //! |---|---|---|
-//! | timed | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | `short_calls` |
-//! | ops | [`Thread::try_open_op`], [`Thread::try_end_op`] | `short_ops` |
+//! | timed | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | [`Thread::short_calls`] |
+//! | ops | [`Thread::try_open_op`], [`Thread::try_end_op`] | [`Thread::short_ops`] |
 //!
 //! *Timed* calls are calls for which no counters are read and that are inside of no other call.
-//! [`Thread::try_open_op`] begins only ops that the host ends in any case
+//! [`Thread::try_open_op`] begins only ops whose end the host reports even after an exception
 //! ([`crate::recorder::bracket::Ending::Held`]). The usual cases have their own code, because the
-//! cost of a call depends on how much code and data the recorder uses for it. The program, and the
-//! system calls that read counters, displace most of this code and data from the processor's
-//! caches, so it must be fetched again for each call. If a `try_` function returns false, it has
-//! changed nothing, and the caller must use the functions in [`crate::recorder::bracket`] (the
-//! *long way*). The functions for timed calls contain no code that could panic, so an adapter can
-//! use them between stack frames of the host.
+//! cost of recording a call depends on how much code and data the recorder uses for it. The
+//! program, and the system calls that read counters, displace most of this code and data from the
+//! processor's caches. So the code and data must be fetched again for each call. If a `try_`
+//! function returns false, it has changed nothing, and the caller must use the functions in
+//! [`crate::recorder::bracket`] (the *long way*). The functions for timed calls contain no code
+//! that could panic. So an adapter can use them in functions between stack frames of the host,
+//! which must not catch panics.
 
 use counters::ReadStatus;
 use record::{Call, ClockKind};
@@ -24,15 +25,15 @@ use crate::recorder::bracket::stack_address;
 use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
 
-/// Returns whether a run without a budget allows the short way for timed calls. `counting` says
-/// whether counters are read.
+/// Returns whether a run without a budget (a limit for the cost of recording) allows the short way
+/// for timed calls. `counting` says whether counters are read.
 pub(super) fn has_short_calls(clock: ClockKind, counting: bool) -> bool {
     clock == SHORT_CLOCK && !counting && has_short_ops()
 }
 
 /// Returns whether a run without a budget allows the short way for ops.
 pub(super) fn has_short_ops() -> bool {
-    // With the feature `inject-panics`, each `point!` of the long way must be reached.
+    // With the feature `inject-panics`, tests must reach each `point!` of the long way.
     !cfg!(feature = "inject-panics")
 }
 
@@ -43,10 +44,11 @@ pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Tsc;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Monotonic;
 
-/// Tells the processor that these addresses will be accessed soon. An adapter calls this after a
-/// recorded call, immediately before it reads the time of the call's end. The instruction that
-/// reads the time waits for all earlier instructions, but not for memory that is only prefetched.
-/// So the recorder's cache lines, which the call has displaced, arrive in the meantime.
+/// Tells an x86-64 processor that these addresses will be accessed soon. Does nothing on other
+/// processors. An adapter calls this after a recorded call, immediately before it reads the time of
+/// the call's end. The instruction that reads the time waits for all earlier instructions, but not
+/// for memory that is only prefetched. So the recorder's cache lines, which the call has displaced,
+/// arrive in the meantime.
 #[inline(always)]
 pub(crate) fn fetch(addresses: [*const u8; 4]) {
     for at in addresses {
@@ -61,8 +63,8 @@ pub(crate) fn fetch(addresses: [*const u8; 4]) {
 }
 
 impl Thread {
-    /// Opens a timed call, if the short way is allowed and no other call is open. Returns whether
-    /// it did.
+    /// Opens a timed call, if the short way is allowed, no other call is open, and the recorder is
+    /// not busy. Returns whether the call was opened.
     #[inline(always)]
     pub(crate) fn try_open_timed(&mut self, export: u32, frame: usize) -> bool {
         if !self.short_calls || self.busy.is_set() || self.depth != 0 {
@@ -86,8 +88,8 @@ impl Thread {
         [std::ptr::from_ref(&self.writer).cast(), place, record, header]
     }
 
-    /// Ends the only open call, which is only timed, if the call's record is all that must be
-    /// written. Returns whether it did.
+    /// Ends the open timed call, if no other call is open and nothing but its record must be
+    /// written. Returns whether the call was ended.
     #[inline(always)]
     pub(crate) fn try_end_timed(&mut self, call: &Call, frame: usize) -> bool {
         let is_usual = self.short_calls
@@ -111,8 +113,9 @@ impl Thread {
         true
     }
 
-    /// Opens and starts an op that the host ends in any case. Returns false in unusual cases, for
-    /// example if the innermost call was abandoned. `entered` is what [`Thread::enter`] returned.
+    /// Opens and starts an op whose end the host reports even after an exception. Returns false in
+    /// unusual cases, for example if the innermost call was abandoned. `entered` is what
+    /// [`Thread::enter`] returned.
     #[inline(always)]
     pub(crate) fn try_open_op(
         &mut self,
@@ -149,10 +152,10 @@ impl Thread {
         true
     }
 
-    /// Ends the innermost call, if it is an op with this frame and its record is all that must be
-    /// written. The op ended at the time `end`, on the processor `location`. `value` gets the
-    /// numbers in the op's slot, and returns the value to record for them, or `None` if there are
-    /// several.
+    /// Ends the innermost call, if it is an op with this `frame` and nothing but its record and at
+    /// most one value must be written. The op ended at the time `end`, on the processor `location`.
+    /// `value` gets the numbers in the op's slot, and returns the value to record for them. It
+    /// returns `None` if one value does not suffice, or if the long way must record it.
     #[inline(always)]
     pub(crate) fn try_end_op(
         &mut self,
@@ -211,16 +214,17 @@ impl Thread {
         unsafe { self.writer.values(&[value]) };
     }
 
-    /// Records the call whose index was `self.depth` and whose counters have been read.
+    /// Records the call that has just ended and whose counters have been read. Its index was
+    /// `self.depth`.
     #[cold]
     #[inline(never)]
     fn record_otherwise(&mut self, call: &Call) {
         self.record(call, &[]);
     }
 
-    /// Reads the counters. If all counters are in one group, and the group was counting during the
-    /// whole call, records the call, whose index was `at`. If this returns false, the counters have
-    /// been read, but nothing was recorded.
+    /// Reads the counters. Records the call with the index `at`, if all counters are in one group
+    /// and the group was counting during the whole call. If this function returns false, the
+    /// counters have been read, but nothing was recorded.
     ///
     /// # Safety
     /// A page with enough space must be attached.
@@ -231,8 +235,8 @@ impl Thread {
         let before = &self.before[at];
         let missing = (before.missing() | self.after.missing()) & !(u32::MAX << counters);
         let (from, to) = (before.words(), self.after.words());
-        // SAFETY: both readings follow the thread's plan, and `Plan` guarantees that the group's
-        // block is within the words.
+        // SAFETY: both readings have the layout of the run's plan of counters, and `Plan`
+        // guarantees that the group's block is within the words.
         let delta =
             |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
         let enabled = delta(1);

@@ -1,5 +1,5 @@
-//! The state that one thread owns: a page of the pool for its records, its counters, and its open
-//! calls.
+//! The state that one thread owns: a page for its records, its counters, and its open calls. The
+//! page is in the pool, the memory that `counterpoint run` shares with the processes of a run.
 //!
 //! ```text
 //!            first call            every call            thread exit
@@ -43,20 +43,23 @@ pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 pub const DEEPEST: usize = crate::recorder::budget::sampling::DEEPEST;
 
 /// The state of a thread. The fields that are needed in every call come first. Between two calls,
-/// the program displaces them from the processor's caches, so they should be in few cache lines:
-/// the first line of this struct, the line of the open call, and the first line of `writer`.
+/// the program displaces them from the processor's caches, so they should be in few cache lines. A
+/// call needs the first line of this struct, the line of the open call, and the first line of
+/// `writer`.
 #[repr(C, align(64))]
 pub struct Thread {
-    /// The epoch to which the state belongs ([`epoch::current`]) while the thread is attached;
-    /// otherwise zero, also in a forked child.
+    /// The epoch (number of the recording, [`epoch::current`]) to which the state belongs while the
+    /// thread is attached; otherwise zero, also in a forked child.
     pub(crate) epoch: AtomicU32,
     /// Set while the recorder changes this state.
     pub(crate) busy: Busy,
     pub(crate) depth: u32,
     pub(crate) counting: bool,
-    /// Set while calibration makes empty calls, whose failed counter reads are no losses.
+    /// Set while calibration makes empty calls. If the counters cannot be read for such a call,
+    /// this is not counted as a loss.
     pub(crate) rehearsing: bool,
-    /// Whether it was already counted as a loss that the program has closed the thread's counters.
+    /// Set once a loss was counted because the program has closed the file descriptors of the
+    /// thread's counters.
     pub(crate) lost_noted: bool,
     /// Number of counters if they are all in one group; otherwise 0.
     pub(crate) one_group: u8,
@@ -65,21 +68,22 @@ pub struct Thread {
     /// Whether ops may take the short way.
     pub(crate) short_ops: bool,
     pub(crate) clock: ClockKind,
-    /// For each half of a bracket (before and after the call): the number of calls until this half
-    /// is timed.
+    /// For each half of a bracket (the recorder's work before a call, and after it): the number of
+    /// calls until this half is timed.
     pub(crate) until_timed: [u16; 2],
     /// Serial number of the part of the profile into which the attached thread records.
     pub(crate) serial: u32,
     /// Decides when the agent next measures how long the host takes to announce an op.
     pub(crate) announcing: Announcing,
     pub(crate) run: &'static Run,
-    /// Time in ticks from which on a record of the thread's clocks is due.
+    /// The next record of the thread's clocks is due at this time, in ticks.
     pub(crate) next_clock: u64,
     pub(super) halves: Halves,
     /// The open calls; only the first `depth` elements are in use.
     pub(crate) calls: [OpenCall; DEEPEST],
     pub(crate) writer: PageWriter,
-    /// In a run with a budget, the data for drawing calls (choosing calls at random).
+    /// In a run with a budget (a limit for the cost of recording), the data for drawing calls
+    /// (choosing calls at random).
     pub(crate) draws: Draws,
     pub(crate) workers: [Workers; DEEPEST],
     pub(crate) collected: [Started; DEEPEST],
@@ -92,10 +96,11 @@ pub struct Thread {
     /// there.
     pub(crate) memory: u32,
     pub(super) page: usize,
-    /// Full pages that the thread has offered to `run`, or [`NO_PAGE`].
+    /// Pages that the thread has offered to `counterpoint run` and that `run` may have given back
+    /// empty; [`NO_PAGE`] in unused elements.
     pub(super) spares: [usize; SPARES],
-    /// Whether the thread has appended a page itself. This shows that the file exists and can be
-    /// written.
+    /// Whether the thread has appended a page itself. This shows that the profile's file of pages
+    /// exists and can be written.
     pub(super) has_appended: bool,
     pub(super) start: PageStart,
     pub(super) process: Process,
@@ -107,7 +112,7 @@ pub(super) const SPARES: usize = 2;
 /// Stored instead of a page's index if there is no page.
 pub(super) const NO_PAGE: usize = usize::MAX;
 
-/// If `memory` has this value, the thread's next state can be created in the same memory.
+/// If [`Thread::memory`] has this value, the thread's next state can be created in the same memory.
 pub(super) const OURS: u32 = 0x7468_7264;
 
 pub(super) const THREAD_BYTES: usize = size_of::<Thread>().next_multiple_of(4096);
@@ -126,13 +131,14 @@ impl Thread {
     }
 
     /// Returns whether the thread's next state can be created in this memory. In a forked child it
-    /// cannot: interrupted code still uses the memory until it finishes.
+    /// cannot, because code that a signal handler interrupted may still use the memory.
     pub(super) fn is_reusable(&self) -> bool {
         self.memory == OURS
     }
 
-    /// Called when the session of this state has ended. Leaves the page in the pool, from which
-    /// `counterpoint run` or `counterpoint report` collects it.
+    /// Called when the session (a recording that the program itself begins) to which this state
+    /// belongs has ended. Leaves the page in the pool, from which `counterpoint run` or
+    /// `counterpoint report` collects it.
     pub(super) fn discard(&mut self) {
         self.epoch.store(0, Ordering::Relaxed);
         self.close_counters();

@@ -1,4 +1,5 @@
-//! The values that are recorded with a call. A text is recorded as a number.
+//! The values that are recorded with a call. A value that is a text is recorded as a number, which
+//! identifies the text.
 
 use std::collections::BTreeMap;
 
@@ -35,12 +36,13 @@ impl<const N: usize> Values<N> {
     }
 }
 
-/// For each text: its number, and the serial number of the part of the profile that contains it.
-/// Protected by the process's lock.
+/// For each text: its number, and the serial number of the part of the profile to which the text
+/// was last written. Protected by the process's lock.
 static mut TEXTS: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
 
-/// Returns the number of a text, and writes the text to the process's part if it is not there yet.
-/// Returns `None` if there are too many texts, or if the lock cannot be taken.
+/// Returns the number of a text, and writes the text to the process's part of the profile if it is
+/// not there yet. Returns `None` if the text is new and there are already `MOST_TEXTS` texts, or if
+/// the lock cannot be taken.
 pub fn text(bytes: &[u8], process: &Process) -> Option<u64> {
     let _lock = Lock::take()?;
     // SAFETY: this thread has the process's lock, which protects `TEXTS`.

@@ -1,5 +1,6 @@
-//! The epoch: a number that identifies the current recording. It is 1 for the recording that the
-//! environment asks for, and increases by one with each session.
+//! The epoch: a number that identifies the current recording. The epoch is 1 for the recording that
+//! the environment asks for. Each session (a recording that the program itself begins) has the next
+//! number.
 //!
 //! The recorder's state of a thread also contains an epoch, and is valid only if that epoch is the
 //! current one. So with one relaxed load, a thread finds out whether it can record, must set up new
@@ -9,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The epoch while nothing is being recorded.
 pub const IDLE: u32 = u32::MAX - 1;
-/// The epoch if nothing will ever be recorded, for example after an internal error.
+/// The epoch after the agent was switched off permanently, for example because of an internal
+/// error.
 pub const OFF: u32 = u32::MAX;
 /// The epoch of the recording that the environment asks for.
 const OF_ENVIRONMENT: u32 = 1;
@@ -48,7 +50,7 @@ pub fn begin_environment() {
 /// in progress.
 pub fn begin_session() {
     static LAST: AtomicU32 = AtomicU32::new(OF_ENVIRONMENT);
-    // After 2^32 sessions, the numbers start again at 2.
+    // When all numbers up to `IDLE` are used up, they start again at 2.
     let mut epoch = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if !(2..IDLE).contains(&epoch) {
         epoch = 2;
@@ -57,7 +59,7 @@ pub fn begin_session() {
     let _ = EPOCH.compare_exchange(IDLE, epoch, Ordering::SeqCst, Ordering::Relaxed);
 }
 
-/// Ends the current epoch. An agent that is switched off stays switched off.
+/// Ends the current epoch. If the agent is switched off permanently, nothing changes.
 pub fn pause() {
     let epoch = current();
     if epoch != OFF {

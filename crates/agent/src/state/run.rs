@@ -25,7 +25,8 @@ pub struct Run {
     pub clock: ClockKind,
     /// Clock ticks per millisecond, approximately.
     pub ticks_per_ms: u64,
-    /// Patterns for the names of the exports to record. If empty, all exports are recorded.
+    /// Patterns for the names of the exports (functions) to record. If there are none, all exports
+    /// are recorded.
     pub filters: Vec<String>,
     /// Whether counters are also read for bookkeeping ops (ops that only manage their host's data).
     pub bookkeeping: bool,
@@ -37,10 +38,11 @@ pub struct Run {
     pub plugins: Option<PluginOptions>,
     /// The data of this process about its part of the profile, zeroed in a forked child.
     pub part: &'static PartWords,
-    /// Set at the end of a session. After that, nothing may be added to the process's part.
+    /// Set at the end of a session (a recording that the program itself begins). After that,
+    /// nothing may be added to the process's part.
     pub ended: AtomicBool,
-    /// Number of threads whose state belongs to this run. They may use the run's pool even after
-    /// its end.
+    /// Number of threads whose state belongs to this run. They may use the run's pool (memory that
+    /// `counterpoint run` shares with the processes of the run) even after the run's end.
     pub threads: AtomicU32,
 }
 
@@ -50,7 +52,8 @@ pub fn set(run: &'static Run) {
     RUN.store(std::ptr::from_ref(run).cast_mut(), Ordering::Release);
 }
 
-/// Clears the current run. Code that already has a reference may continue to use it.
+/// Clears the current run. From now on, [`current`] returns `None`. References that it returned
+/// earlier stay valid.
 pub fn forget() {
     RUN.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -68,8 +71,8 @@ impl Run {
     }
 }
 
-/// Reads a run file and maps its pool. The new run reuses the memory of `old`, a run that no thread
-/// uses any more.
+/// Reads a run file and maps its pool. The new run reuses the memory of the pool and of the part
+/// words of `old`, a run that no thread uses any more.
 pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
@@ -90,7 +93,8 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let part = match old {
         Some(old) => Ok(old.part.begin_anew()),
         None => PartWords::make().map_err(|errno| {
-            // Linux before 4.14 has no MADV_WIPEONFORK, so the agent could not notice a fork.
+            // Linux before 4.14 has no MADV_WIPEONFORK. Without it, the agent could not notice a
+            // fork, so nothing is recorded.
             pool.run_row().lose(Loss::AgentDisabled, 1, errno);
         }),
     };
@@ -123,12 +127,12 @@ fn lost_pool(path: &CStr, errno: i32) {
 }
 
 /// Returns the length of a tick in nanoseconds, times 2³². It is computed from the first snapshot
-/// of the clocks in the run file and the current time. Returns 0 if there is no snapshot or if the
-/// length is not needed.
+/// of the clocks in the run file and the current time. Returns 0 if there is no usable snapshot, or
+/// if the length is not needed.
 fn ns_per_tick(file: &RunFile) -> u64 {
-    /// If at least this much time is between two snapshots, their error (some ten nanoseconds) is
-    /// small. If the first snapshot is more recent, because a session has just begun, the loop
-    /// below waits.
+    /// If at least this much time has passed since the first snapshot, the errors of both clock
+    /// readings (some ten nanoseconds) matter little. If the first snapshot is more recent, because
+    /// a session has just begun, the loop below waits.
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     let Some(first) = file.snapshots.first() else { return 0 };
     if file.clock != ClockKind::Tsc || file.counters.is_empty() {
@@ -140,7 +144,7 @@ fn ns_per_tick(file: &RunFile) -> u64 {
         let between = file.clock.begin().saturating_sub(before) / 2;
         let ticks = before.saturating_add(between).saturating_sub(first.ticks);
         if ticks == 0 || ns == 0 {
-            return 0; // The clock of another machine, or of another time.
+            return 0; // The snapshot is from another machine, or from before a reboot.
         }
         if ns >= LONG_ENOUGH_NS {
             return u64::try_from((u128::from(ns) << 32) / u128::from(ticks)).unwrap_or(0);
@@ -148,10 +152,11 @@ fn ns_per_tick(file: &RunFile) -> u64 {
     }
 }
 
-/// Estimates the rate of the clock from the first snapshot of the clocks in the run file and the
-/// current time; assumes 3 GHz if there is no snapshot. The result determines how often records of
-/// the thread's clocks are written. In a run with a budget, the recorder's own costs are converted
-/// with it, too. Times of calls are never converted with it.
+/// Returns the approximate rate of the run's clock. For the TSC, it is estimated from the first
+/// snapshot of the clocks in the run file and the current time. Without a snapshot, 3 GHz are
+/// assumed. The result determines how often records of the thread's clocks are written. In a run
+/// with a budget, it also serves to convert the recorder's own costs between ticks and nanoseconds.
+/// It is never used to convert times of calls.
 fn ticks_per_ms(file: &RunFile) -> u64 {
     if file.clock == ClockKind::Monotonic {
         return 1_000_000;

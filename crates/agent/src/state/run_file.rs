@@ -8,7 +8,7 @@ use record::run_file::{RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 const VARIABLE: &CStr = c"COUNTERPOINT_RUN_FILE";
 const _: () = assert!(VARIABLE.to_bytes().len() == RUN_FILE_VARIABLE.len());
 
-/// In bytes, including the terminator.
+/// The size of the buffer for the path, in bytes. It includes the terminator.
 pub const PATH_BYTES: usize = 4096;
 
 /// The path of the run file, copied before the program can change its environment. It is written by
@@ -18,8 +18,8 @@ static mut PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 static WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Looks for the environment variable that names the run file, and copies the path. Returns whether
-/// the variable is set. If its value is empty, the process is not recorded. Called by the
-/// constructor.
+/// the variable is set. If its value is empty or too long for the buffer, the process is not
+/// recorded. Called by the constructor.
 pub fn note_variable() -> bool {
     // SAFETY: the name is a C string. The result points into the environment, which nothing changes
     // while the dynamic linker runs constructors.
@@ -42,7 +42,7 @@ pub fn note_variable() -> bool {
     true
 }
 
-/// Called by the constructor.
+/// Stores that the environment asks for a profile. Called by the constructor.
 pub fn ask() {
     WANTED.store(true, Ordering::Release);
 }
@@ -52,8 +52,8 @@ pub fn decline() {
     WANTED.store(false, Ordering::Release);
 }
 
-/// Returns whether the environment asks for a profile and the constructor has not declined it, even
-/// if the run could not be loaded.
+/// Returns whether the environment asks for a profile and the constructor has not called
+/// [`decline`]. This stays true if the run cannot be loaded.
 pub fn is_asked_for() -> bool {
     WANTED.load(Ordering::Relaxed)
 }
@@ -61,7 +61,8 @@ pub fn is_asked_for() -> bool {
 /// Returns whether the environment asks for a profile with plugins. The name of the run file says
 /// this, so no file is read. Called by the constructor and before `main`.
 pub fn asks_for_plugins() -> bool {
-    // SAFETY: only the constructor has written the path by now, and a source of runs writes it later.
+    // SAFETY: nothing writes the path now: the constructor wrote it earlier, and a source of runs
+    // does so only when the run is loaded.
     let path = unsafe { path() }.to_bytes();
     is_asked_for() && path.ends_with(RUN_FILE_WITH_PLUGINS_NAME.as_bytes())
 }
@@ -75,7 +76,7 @@ pub unsafe fn path() -> &'static CStr {
     unsafe { CStr::from_ptr((&raw const PATH).cast()) }
 }
 
-/// Returns the buffer for the path, into which a source of runs writes.
+/// Returns the buffer for the path, into which a source of runs ([`super::source`]) writes.
 ///
 /// # Safety
 /// Only the thread that loads the run may call this, and the path must not be read before that

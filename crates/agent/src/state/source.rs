@@ -1,9 +1,10 @@
-//! A *source of runs*: an adapter's own way in which the environment asks for a profile without a
-//! run file, such as the environment variables of IREE's original hook.
+//! A *source of runs* lets the environment ask for a profile without naming a run file, with
+//! variables that one adapter defines. For example, IREE's original hook has its own environment
+//! variables for this.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// None of these functions runs on a hot path.
+/// The functions of a source of runs. None of them runs on a hot path.
 #[derive(Debug)]
 pub struct RunSource {
     /// Common prefix of the environment variables with which this source asks for a profile. A
@@ -11,8 +12,8 @@ pub struct RunSource {
     pub prefix: &'static [u8],
     /// Called by the constructor, but not in a process that has more rights than its user.
     pub is_asked_for: fn() -> bool,
-    /// Called when there is something to record for the first time. Makes the run file, and writes
-    /// its NUL-terminated path to the buffer. Returns false if nothing can be recorded.
+    /// Called when the process is about to record something for the first time. Makes the run file,
+    /// and writes its NUL-terminated path to the buffer. Returns false if nothing can be recorded.
     pub prepare: fn(&mut [u8]) -> bool,
     /// Prints a report about the profile at this path. Called by this library's destructor.
     pub report: fn(&str),

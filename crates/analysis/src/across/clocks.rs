@@ -9,10 +9,10 @@
 //! ```
 //!
 //! These limits do not assume that a message takes as long in one direction as in the other. The
-//! result is the middle of the possible range, and half of that range is its uncertainty. The range
-//! is narrow if each of the two ranks entered one of the calls late, because the call of the late
-//! rank is short. If clocks run at different rates, the limits can contradict each other; then
-//! there is no result.
+//! result is the middle of the possible range, and half of that range is its uncertainty. The rank
+//! that enters last has a short call, which brings one of the limits close to the true offset. So
+//! the range is narrow if each of the two ranks was the last to enter some call. If clocks run at
+//! different rates, the limits can contradict each other. In that case, there is no result.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ impl Offset {
 /// The reason why clocks cannot be aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAligned {
-    /// The rank has a different number of calls than the first rank, so it is not known which calls
-    /// of the two correspond.
+    /// The rank has no calls, or not as many as the first rank. So it is not known which calls of
+    /// the two ranks correspond.
     OtherNumber {
         rank: u32,
         calls: usize,
@@ -138,7 +138,8 @@ mod tests {
     fn what_does_not_wait_aligns_nothing() {
         let calls = |own| [(0, vec![(0, 10), (100, 110)]), (1, own)].into_iter().collect();
         let impossible = align(&calls(vec![(0, 10), (300, 310)])).unwrap_err();
-        // The second call allows −210 to −190, and the first call allows −10 to 10.
+        // The second call allows offsets from −210 to −190, and the first call allows offsets from
+        // −10 to 10.
         assert_eq!(impossible, NotAligned::Impossible { rank: 1, by_ns: 180 });
         let other = align(&calls(vec![(0, 10)])).unwrap_err();
         assert_eq!(other, NotAligned::OtherNumber { rank: 1, calls: 1, first: 2 });

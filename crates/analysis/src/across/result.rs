@@ -1,4 +1,4 @@
-//! Computes the comparison of a run's ranks from their rows.
+//! Compares the ranks of a run, from the sums of each op on each rank.
 
 use super::{About, DEVIATIONS, FEWEST_RANKS, LEAST_PART, Place, Run, Sums};
 use crate::diff::ranks::median;
@@ -16,7 +16,8 @@ pub struct RunAcross {
     pub sums: Sums,
     /// The ranks, sorted by number.
     pub ranks: Vec<RankAcross>,
-    /// The ops. The op with the most self time is first.
+    /// The ops, sorted by self time (by total time, if the self time is not known). The largest is
+    /// first.
     pub ops: Vec<OpAcross>,
     /// The largest self time of a rank, as a multiple of the mean over the ranks.
     pub imbalance: Option<f64>,
@@ -30,8 +31,8 @@ pub struct RankAcross {
     pub sums: Sums,
     /// The rank's self time as a multiple of the mean over the ranks.
     pub of_mean: Option<f64>,
-    /// The op in which the rank exceeds the median over the ranks by most. An op in which the rank
-    /// stands out has priority. `None` if the rank exceeds the median in no op.
+    /// The op in which the rank's self time is farthest above the median over the ranks. An op in
+    /// which the rank stands out has priority. `None` if the rank exceeds the median in no op.
     pub slow: Option<Excess>,
 }
 
@@ -49,12 +50,12 @@ pub struct OpAcross {
     pub imbalance: Option<f64>,
     /// The rank with the largest total time; of equal ranks, the first.
     pub most: Option<u32>,
-    /// 10th percentile of the duration of a call, with an error of at most 1/128. `None` if the
-    /// durations of some calls are not known.
+    /// 10th percentile of the duration of a call, with a relative error of at most 1/128. `None` if
+    /// the durations of some calls are not known.
     pub p10_ns: Option<u64>,
-    /// Median of the duration of a call, with the error of `p10_ns`.
+    /// Median of the duration of a call, with the same largest error as `p10_ns`.
     pub p50_ns: Option<u64>,
-    /// 99th percentile of the duration of a call, with the error of `p10_ns`.
+    /// 99th percentile of the duration of a call, with the same largest error as `p10_ns`.
     pub p99_ns: Option<u64>,
 }
 
@@ -68,7 +69,7 @@ pub struct Excess {
     /// The median of the op's self time over the ranks, in ns.
     pub median_ns: f64,
     /// Whether the excess is far larger than the usual differences between ranks (see
-    /// [`DEVIATIONS`]).
+    /// [`DEVIATIONS`]). False if the self times of fewer than [`FEWEST_RANKS`] ranks are known.
     pub stands_out: bool,
     /// Whether the self time is an estimate.
     pub is_estimate: bool,
@@ -152,8 +153,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     let mut slow: Vec<Option<Excess>> = vec![None; numbers.len()];
     for (number, (_, cells)) in ops.iter().enumerate() {
         for (found, new) in slow.iter_mut().zip(excesses(number, cells, usual)) {
-            // An excess that stands out beats a larger one that does not: in the op of the larger
-            // one, all ranks differ a lot.
+            // An excess that stands out has priority over a larger one that does not. In the op of
+            // the larger one, the ranks differ a lot anyway.
             let weight = |of: &Excess| (of.stands_out, of.ns());
             if let Some(new) = new
                 && found.as_ref().is_none_or(|old| weight(&new) > weight(old))
@@ -182,8 +183,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     }
 }
 
-/// Computes by how much each rank exceeds the median in this op; `None` if it does not. `usual` is
-/// the self time that the median rank has in all ops.
+/// Computes by how much each rank exceeds the median in this op; `None` for a rank that does not.
+/// `usual` is the self time that the median rank has in all ops.
 fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>> {
     let own = |cell: &Option<Sums>| match cell {
         Some(cell) => cell.own_ns.map(|ns| ns as f64),
@@ -197,8 +198,9 @@ fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>
     let excess = |cell: &Option<Sums>| {
         let own_ns = own(cell)?;
         let is_estimate = cell.is_some_and(|cell| cell.is_estimate);
-        // An estimate may be too large. Its possible error is not counted as excess. Self times
-        // have no interval of their own, so the interval of the total is used.
+        // An estimate may be too large. So its possible error is subtracted from the excess that is
+        // compared with the limit. Self times have no interval of their own, so the interval of the
+        // total time is used.
         let too_large = match cell.as_ref().filter(|_| is_estimate) {
             None => Some(0),
             Some(cell) => cell.total_ns.zip(cell.total_range_ns).map(|(ns, (low, _))| ns - low),

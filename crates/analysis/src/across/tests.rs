@@ -1,4 +1,4 @@
-//! Tests with numbers that were computed by hand, and with ranks of which the test made one slow.
+//! Tests with numbers that were computed by hand, and with many ranks of which one is slow.
 
 use super::*;
 

@@ -13,7 +13,8 @@ pub struct OpViolation {
     pub what: Contradiction,
 }
 
-/// `wall` is the wall time of all runs.
+/// Returns the contradictions in the rows of a table of ops. `wall` is the wall time of all of the
+/// model's runs together.
 fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
     let of_row = |row: &OpRow| {
         let counters = row.counters.iter().chain(&row.workers).map(|sum| sum.compensated());
@@ -35,7 +36,7 @@ fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
 }
 
 impl OpTable {
-    /// Returns all contradictions in the rows.
+    /// Returns all contradictions in the table.
     pub fn violations(&self) -> Vec<OpViolation> {
         of_ops(&self.rows, self.wall.value)
     }
@@ -52,7 +53,8 @@ pub struct LoopViolation {
 }
 
 impl LoopTable {
-    /// Returns the contradictions in the times that are shown: with `raw`, the times as measured.
+    /// Returns the contradictions in the corrected times, or in the measured times of nodes that
+    /// have no corrected times. With `raw`, checks the measured times of all nodes.
     pub fn violations(&self, raw: bool) -> Vec<LoopViolation> {
         let mut found = Vec::new();
         for (module, tree) in self.modules.iter().enumerate() {
@@ -92,9 +94,10 @@ fn of_times(
     if [Some(inclusive), own, share].into_iter().flatten().any(is_below_0) {
         return Some(Contradiction::Value);
     }
-    // If not all hits (entries into the loop) ended, `own` is missing. Loops inside may then have
-    // ended in hits that did not end, so nothing is checked. Parts of a sample are estimated
-    // separately, so a part may exceed the whole by the margins of both.
+    // `own` can be missing because some hits (entries into the loop) did not end. Inner loops may
+    // have ended during such hits, so the inner loops' times are not compared with this loop's
+    // time. The times of a loop and of its parts are estimated separately from a sample. So a part
+    // may exceed the whole by both margins together.
     let own = own?;
     let parts_fit = is_at_most(least(own), most(inclusive)) && is_at_most(inside, most(inclusive));
     let is_part = share.is_none_or(|share| is_at_most(least(share), 1.0));
@@ -137,8 +140,8 @@ mod tests {
         assert_eq!(found(&[row(110.0, 110.0), row(40.0, -10.0)]), [value]);
         let own = violation(Some(0), Contradiction::OwnAboveTotal);
         assert_eq!(found(&[row(50.0, 60.0), row(40.0, 40.0)]), [own]);
-        // If the brackets added more than the recorded sum, the corrected sum is 0 and not
-        // negative.
+        // If the recorder is estimated to have added more to a counter than the counter's recorded
+        // sum, the corrected sum is 0 and not negative.
         let mut less = row(100.0, 100.0);
         let empty = Estimate::exact(9.0);
         less.counters.push(CounterSum { total: 4, calls: 2, empty, calibrated: 2 });

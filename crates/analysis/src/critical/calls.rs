@@ -1,4 +1,5 @@
-//! Reads the calls of a profile into memory, with their dispatches and regions.
+//! Reads the calls of a profile into memory, with their dispatches (of IREE) and their parallel
+//! regions.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,9 +20,10 @@ pub(super) struct Call {
     pub line: u32,
     pub op: OpId,
     pub role: Role,
-    /// The index of the call's dispatch or region. For a region, its own index.
+    /// For a workgroup, the index of its dispatch. For a task, the index of its region. For a
+    /// region, its own index in the list of regions. [`NO`] for other calls, or if it is not known.
     pub of: u32,
-    /// Index of the call that launched this one.
+    /// Index of the call that launched this one, or [`NO`].
     pub launched_by: u32,
     /// Sorts calls with equal times so that the outer call comes first.
     order: u64,
@@ -43,21 +45,22 @@ pub(super) struct Calls {
     pub dispatches: Vec<Dispatch>,
     /// For each region, the call that is the region itself, if it was recorded.
     pub regions: Vec<u32>,
-    /// For each call that waited for an activity: this activity.
+    /// For each call that waited for an activity (work of a device): this activity.
     pub waits: HashMap<u32, u32>,
-    /// The calls to which plugins gave an id, by process and id.
+    /// Calls of ops whose ids were given to the plugins, by process and id.
     pub by_id: HashMap<(usize, u64), u32>,
 }
 
-/// Which call launched an activity, as pairs (activity, call), and which activity a call waited
-/// for, as pairs (call, activity).
+/// Relations between activities and calls, as indices of calls. `launches` has pairs (activity,
+/// call that launched it), `waits` has pairs (call, activity that it waited for).
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub launches: Vec<(u32, u32)>,
     pub waits: Vec<(u32, u32)>,
 }
 
-/// The workgroup id and the number of workgroups of a call, until its dispatch is known.
+/// What a workgroup's record contains about its dispatch: the workgroup's id, the number of
+/// workgroups, and the function.
 struct Grid {
     id: [u32; 3],
     count: [u32; 3],
@@ -78,13 +81,14 @@ impl Calls {
     }
 }
 
-/// Reads all calls that belong to a thread. Of several passes, reads the first one.
+/// Reads all calls that belong to a thread. Of several passes (repetitions of the recorded calls),
+/// reads the first one.
 pub(super) fn collect(profile: &Profile) -> Calls {
     let homes = profile.homes();
     let mut calls = Calls::default();
     let mut lines: HashMap<(usize, usize), u32> = HashMap::new();
     let mut regions: HashMap<(usize, u64), u32> = HashMap::new();
-    // The keys are indices of calls, which are valid as long as calls are in the order of pages.
+    // The keys are indices of calls. They are valid only until the calls are sorted below.
     let mut grids: HashMap<u32, Grid> = HashMap::new();
     let mut ids: Vec<(usize, u64, u32)> = Vec::new();
     let mut decoder = PageDecoder::new(profile);
@@ -160,8 +164,8 @@ impl Grid {
     }
 }
 
-/// Returns the index of the region that call `i` is or, for a task, in which it ran. [`NO`] if the
-/// call has no region number.
+/// Call `i` is a region or a task (the work of a parallel region on one thread). Returns the index
+/// of this region or of the task's region. [`NO`] if the call has no region number.
 fn region(
     columns: &Columns,
     i: usize,

@@ -10,7 +10,7 @@ use super::segments::{Joins, Step};
 /// The owner and the line (thread or stream) of a node that is no step.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A step, or the moment at which dispatches have ended.
+/// A step, or the moment at which dispatches (of IREE) have ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub begin: u64,
@@ -18,7 +18,7 @@ pub(super) struct Node {
     /// Ticks from the latest end of the nodes that this node waits for to the start of this node.
     pub gap: u64,
     pub owner: OpId,
-    /// The ranges around the step.
+    /// The ranges (stretches of time that the program named) around the step.
     pub ranges: RangeSet,
     pub line: u32,
 }
@@ -124,8 +124,8 @@ impl Graph {
         path
     }
 
-    /// Returns, for each of these ops, how much earlier everything would end if the op's steps, or
-    /// all steps inside of the range, took no time.
+    /// Returns, for each of these ops, how much earlier everything would end if the op's steps (for
+    /// a range: all steps inside of it) took no time.
     pub fn gains(&self, ops: &[OpId], ranges: &RangeSets) -> Vec<u64> {
         let whole = self.length();
         let mut ends = vec![0u64; self.nodes.len()];
@@ -145,7 +145,8 @@ impl Graph {
     }
 }
 
-/// Marks the index of a call in an edge, which is later replaced by that of the call's last step.
+/// This bit marks an edge that contains the index of a call, not of a step. The index is later
+/// replaced by that of the call's last step.
 const LATER: u32 = 1 << 31;
 
 impl Builder<'_> {
@@ -157,8 +158,8 @@ impl Builder<'_> {
         (line(before) == line(first)).then_some(before)
     }
 
-    /// Links tasks on other threads to the step before their region, because a task begins after
-    /// this step.
+    /// Links each task (the work of a parallel region on one thread) that ran on another thread
+    /// than its region. The task waits for the step before the region.
     fn forks(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             if call.role != profile::Role::Task || call.of == NO {
@@ -175,9 +176,9 @@ impl Builder<'_> {
         }
     }
 
-    /// Links activities to the calls that launched them. An activity waits for the last step of the
-    /// launching call that had ended before the activity began, or else for the step before the
-    /// call.
+    /// Links activities (work of a device) to the calls that launched them. An activity waits for
+    /// the launching call's last step that had ended before the activity began. If no step of this
+    /// call had ended, the activity waits for the step before the call.
     fn launches(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             let (by, first) = (call.launched_by as usize, self.first[at as usize]);
@@ -256,7 +257,8 @@ impl Builder<'_> {
     /// Sorts the nodes. `None` if there are no nodes.
     fn finish(mut self) -> Option<Graph> {
         let nodes = self.nodes.len();
-        // A node cannot have waited for a node that ended after its begin.
+        // A node that began before another node ended cannot have waited for that node, so such
+        // edges are removed.
         self.edges
             .retain(|(node, of)| self.nodes[*of as usize].end <= self.nodes[*node as usize].begin);
         self.edges.sort_unstable();
@@ -295,7 +297,8 @@ fn lists(nodes: usize, edges: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
 }
 
 /// Returns an order in which each node comes after the nodes that it waits for. Steps without
-/// duration can wait for each other in a circle; then one of them comes first.
+/// duration can wait for each other in a circle. In this case, one of these steps comes before a
+/// step that it waits for.
 fn order(from: &[u32], before: &[u32]) -> Vec<u32> {
     let nodes = from.len() - 1;
     let mut order = Vec::with_capacity(nodes);

@@ -1,10 +1,10 @@
 //! Finds which call launched which activity of a device, and which call waited for which activity.
-//! In plugins' events and in traces, the call and the activity have the same id.
+//! In plugins' events and in traces, a launching call and the launched activity have the same id.
 //!
-//! The ids are arguments of an activity (an event of a plugin or trace), but the call that was made
-//! from the activity does not have them. So calls and activities of the same category and name,
-//! sorted by time, are matched one to one. If their numbers differ (after losses, or with several
-//! traces), none of them are matched.
+//! The ids are arguments of the events of a plugin or trace. The profile's calls were made from
+//! these events, but do not have the ids. So calls and events of the same category and name, sorted
+//! by time, are matched one to one. If a category and name do not have as many calls as events
+//! (after losses, or with several traces), none of these calls are matched.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -19,10 +19,11 @@ use super::calls::{Calls, Pairs};
 
 /// The argument whose value is the same in a launch and in the activity that it launched.
 const CORRELATION: &str = "correlation";
-/// The argument that contains the number of the op around a launch.
+/// The argument that contains the number of the op around a launch. Its value is the same in the
+/// launched activity.
 const EXTERNAL: &str = "External id";
 
-/// A category, and a name of activities in that category.
+/// The category and the name of an event.
 type Named = (String, String);
 
 struct Seen {
@@ -30,7 +31,8 @@ struct Seen {
     duration_ns: i64,
     correlation: Option<u64>,
     external: Option<u64>,
-    /// The process and the id of an op that was recorded live.
+    /// For an activity of a device: the process and the id of the op that launched it, if the agent
+    /// recorded this op.
     live: Option<(usize, u64)>,
     on_device: bool,
 }
@@ -51,7 +53,8 @@ pub(super) fn pairs(profile: &Profile, calls: &Calls) -> profile::Result<Pairs> 
     Ok(pairs)
 }
 
-/// Returns the calls that were created from activities, by category and name, sorted by time.
+/// Returns the calls that were made from events of plugins or traces, by category and name, sorted
+/// by time.
 fn by_name(profile: &Profile, calls: &Calls) -> HashMap<Named, Vec<u32>> {
     let imported = profile.manifest.origin == Origin::Import;
     let mut of_names: HashMap<Named, Vec<u32>> = HashMap::new();
@@ -73,7 +76,7 @@ fn by_name(profile: &Profile, calls: &Calls) -> HashMap<Named, Vec<u32>> {
     of_names
 }
 
-/// Returns the activities that have an id, each with the index of its call.
+/// Returns the events that were matched with a call, each with the index of this call.
 fn matched(
     profile: &Profile,
     trace: &Activities,
@@ -140,8 +143,9 @@ fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
     let call = |at: u32| &calls.all[at as usize];
     let launched: HashSet<u64> =
         found.iter().filter(|(_, s)| s.on_device).filter_map(|(_, s)| s.correlation).collect();
-    // Calls of the host by id: the call that launched with this id, and the innermost op with this
-    // id, which is the one that began last.
+    // Two maps from ids to calls that did not run on a device. The first contains the call that
+    // launched something under the id. The second contains the innermost op with the id, which is
+    // the op that began last.
     let (mut launchers, mut ops) = (HashMap::new(), HashMap::new());
     for (at, seen) in found.iter().filter(|(_, seen)| !seen.on_device) {
         launchers.extend(seen.correlation.map(|id| (id, *at)));

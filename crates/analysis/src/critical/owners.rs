@@ -1,4 +1,5 @@
-//! Finds the op that each parallel region belongs to, and the ranges around the region.
+//! Finds the op that each parallel region belongs to, and the ranges (stretches of time that the
+//! program named) around the region.
 //!
 //! ```text
 //!  main      ├ step: ├ conv: ├ region 1 ────────────────────┤ ┤ ┤
@@ -6,10 +7,10 @@
 //!  worker                                     ├ task of 2 ┤
 //! ```
 //!
-//! Both regions belong to `conv` and are inside of `step`. What is around region 2 is on another
-//! thread than the region. So [`of_threads`] first finds what is around each region on its own
-//! thread (`Known`), up to the innermost task. [`owners`] then continues from this task to its
-//! region, and so on outwards.
+//! Both regions belong to `conv` and are inside of `step`. The calls `conv` and `step` around
+//! region 2 are on another thread than this region. So [`of_threads`] first finds what is around
+//! each region on its own thread (`Known`), up to the innermost task. [`owners`] then continues
+//! from this task to its region, and so on outwards.
 
 use profile::{OpId, Role};
 
@@ -23,8 +24,8 @@ pub(super) struct Owner {
     pub ranges: RangeSet,
 }
 
-/// Returns the op of the steps of a call that is not a task of a known region. `around` is the op
-/// of the call around it.
+/// Returns the op to which the steps of a call belong, if the call is not a task of a known region.
+/// `around` is the op of the call around it.
 pub(super) fn owner(call: &Call, around: Option<OpId>) -> OpId {
     match call.role {
         Role::Region | Role::Task => around.unwrap_or(call.op),
@@ -37,13 +38,13 @@ pub(super) fn owner(call: &Call, around: Option<OpId>) -> OpId {
 struct Known {
     /// The op around the region. `None` if it is the op around the region `task_of`.
     op: Option<OpId>,
-    /// The ranges between the region and the task around it.
+    /// The ranges around the region on its own thread, up to the innermost task around it.
     ranges: RangeSet,
     /// The region of the innermost task around this region. [`NO`] if there is no such task.
     task_of: u32,
 }
 
-/// Returns the owner of each region that was recorded as a call.
+/// Returns the owner of each region. `None` for regions that were not recorded as calls.
 pub(super) fn owners(calls: &Calls, ranges: &mut RangeSets) -> Vec<Option<Owner>> {
     let known = of_threads(calls, ranges);
     let mut owners: Vec<Option<Owner>> = vec![None; known.len()];
@@ -71,7 +72,7 @@ pub(super) fn owners(calls: &Calls, ranges: &mut RangeSets) -> Vec<Option<Owner>
     owners
 }
 
-/// Returns, for each region, what its own thread shows about its owner.
+/// Returns, for each region, what the calls around it on its own thread show about its owner.
 fn of_threads(calls: &Calls, ranges: &mut RangeSets) -> Vec<Option<Known>> {
     let mut regions = vec![None; calls.regions.len()];
     let mut open: Vec<(u32, u64, Known)> = Vec::new();

@@ -15,7 +15,7 @@ impl RangeSet {
     pub const EMPTY: Self = Self(NO);
 }
 
-/// All sets of ranges. A set consists of another set and one more range.
+/// All sets of ranges. Each set but the empty one consists of another set and one more range.
 #[derive(Debug, Default)]
 pub(super) struct RangeSets {
     /// For each set, the set without its innermost range, and that range.
@@ -24,8 +24,8 @@ pub(super) struct RangeSets {
 }
 
 impl RangeSets {
-    /// Returns the set of ranges for a call and what is inside of it. `outer` is the set around the
-    /// call.
+    /// Returns the set of ranges that applies to a call and to what is inside of it. `outer` is the
+    /// set around the call.
     pub fn of_call(&mut self, call: &Call, outer: RangeSet) -> RangeSet {
         match call.role {
             Role::Range => self.with(outer, call.op),
@@ -40,7 +40,8 @@ impl RangeSets {
         })
     }
 
-    /// Returns the set of the ranges of `outer` and, inside of them, those of `inner`.
+    /// Returns the set that contains the ranges of both sets. Those of `inner` are inside of those
+    /// of `outer`.
     pub fn joined(&mut self, outer: RangeSet, inner: RangeSet) -> RangeSet {
         let inner: Vec<OpId> = self.members(inner).collect();
         inner.into_iter().rev().fold(outer, |set, range| self.with(set, range))

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! The innermost call is the running call that began last, as in [`crate::innermost`]. Steps of
-//! regions and tasks belong to the op around the region, and to the ranges around the region. At
-//! the end of a region with tasks on other threads, and of a call that waited for a device, there
-//! is a *join*: a step that begins when the last of these tasks or activities ends.
+//! parallel regions and of their tasks belong to the op around the region, and to the ranges
+//! (stretches of time that the program named) around it. A region with tasks on other threads, and
+//! a call that waited for a device, end with a *join*. This is a step that begins when the last of
+//! these tasks, or the device's activity, ends.
 
 use profile::{OpId, Role};
 
@@ -112,7 +113,8 @@ impl Cutter<'_> {
         self.open.push(Open { call: at, owner, ranges, stepped: false });
     }
 
-    /// Makes steps for the time until `to`.
+    /// Makes steps for the time until `to`, from the calls that have begun, and ends the calls that
+    /// end by then.
     fn advance(&mut self, to: u64) {
         while let Some(top) = self.open.last_mut() {
             let call = &self.calls.all[top.call as usize];
@@ -151,8 +153,8 @@ impl Cutter<'_> {
             }
             return;
         };
-        // Each call needs a first step before the join, even one without duration: the calls that
-        // it launches wait for this step.
+        // If the join would be the call's first step but begins late, a step without duration comes
+        // before it. What this call launches waits for that step, and not for the join.
         if first && last > begin {
             self.steps.push(Step { end: begin, ..step });
         }
@@ -162,7 +164,8 @@ impl Cutter<'_> {
         self.steps.push(Step { begin: last.max(begin), first, join, ..step });
     }
 
-    /// Returns the calls that must end before this call ends.
+    /// Returns the calls for which this call waited at its end: tasks of its region, or an activity
+    /// of a device.
     fn joined(&self, at: u32, call: &Call) -> Vec<u32> {
         let over = |of: &u32| self.calls.all[*of as usize].end <= call.end;
         let of_region = (call.role == Role::Region && call.of != NO)

@@ -7,8 +7,8 @@ pub const PER_OCTAVE: f64 = 16.0;
 /// The bin of all values below 1.
 pub const ZERO: u16 = 0;
 
-/// Returns the bin of a value. Bin `k` contains the values from 2^((k-1)/16) up to, but not
-/// including, 2^(k/16).
+/// Returns the bin of a value. For k above 0, bin `k` contains the values from 2^((k-1)/16) up to,
+/// but not including, 2^(k/16).
 pub fn bin(value: f64) -> u16 {
     if value < 1.0 {
         return ZERO;
@@ -84,16 +84,17 @@ pub fn middle(bin: u16) -> f64 {
 
 /// The largest number of cells in the rectangle of a [`Joint`].
 const CELLS: usize = 1 << 15;
-/// When the rectangle grows, it gets this many more bins, so that it need not grow again for the
-/// next values.
+/// When the rectangle grows, it gets this many bins beyond the new value, so that it need not grow
+/// again for the next values.
 const AROUND: u16 = 24;
 
 /// Counts how often each bin of one value occurred together with each bin of another value.
 ///
-/// A joint is updated for each counter of each call, so it must be fast. The cells of an op are
-/// near each other, so most of them are in one rectangle of counts, which grows to at most `CELLS`
-/// cells. A map contains the other cells, and counts that are too large for the rectangle. With
-/// only a map, counting took a seventh of the time that was needed for a page.
+/// A joint is updated for each counter of each call, so the update must be fast. Most cells (pairs
+/// of bins) that occur in an op are near each other. They are in one rectangle of counts, which
+/// grows to at most `CELLS` cells. A map contains the other cells, and counts that are too large
+/// for the rectangle. With a map alone, counting took a seventh of the whole time for a page (block
+/// of recorded calls).
 #[derive(Clone, Debug, Default)]
 pub struct Joint {
     /// The first bin of the rectangle on each axis. `size` is the number of bins on each axis.
@@ -184,9 +185,9 @@ impl Joint {
 /// A grid of counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// The edges of the columns, one more than columns.
+    /// The edges of the columns. There is one more edge than columns.
     pub x: Vec<f64>,
-    /// The edges of the rows, one more than rows.
+    /// The edges of the rows. There is one more edge than rows.
     pub y: Vec<f64>,
     /// The counts row by row, beginning with the smallest values.
     pub counts: Vec<u64>,

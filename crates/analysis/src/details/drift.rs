@@ -1,14 +1,16 @@
-//! Collects how durations changed over the recording, which is divided into parts. The durations of
-//! the calls that began in a part are counted in bins.
+//! Collects how durations changed over the recording. The recording is divided into parts, and the
+//! durations of the calls that began in a part are counted in bins.
 
 use std::collections::HashMap;
 
 use super::bins::{Bins, middle};
 
-/// The width of a part in ticks at the beginning. It is doubled when there would be too many parts.
+/// The initial width of a part of the recording, in ticks. It is doubled whenever there would be
+/// too many parts.
 pub(super) const FIRST_WIDTH: u64 = 1 << 10;
 
-/// The durations in each part of the recording. All parts are equally wide.
+/// How many calls began in each part of the recording, by bin of their durations. All parts are
+/// equally wide.
 #[derive(Clone, Debug)]
 pub struct Drift {
     /// The largest number of parts.
@@ -41,7 +43,8 @@ impl Drift {
         Self { most: parts.max(1) as u64, width: FIRST_WIDTH, counts: HashMap::new() }
     }
 
-    /// Adds calls that began `at` ticks after the first call of the recording.
+    /// Adds `count` calls that began `at` ticks after the first call of the recording, with
+    /// durations in `bin`.
     pub(super) fn add(&mut self, at: u64, bin: u16, count: u64) {
         while at / self.width >= self.most {
             self.double();

@@ -1,8 +1,10 @@
-//! Computes how the rate of a counter in calls changed over the recording: the sum of the values of
-//! the calls that began in a part of the recording, divided by the sum of their durations.
+//! Computes how the rate of a counter during calls changed over the recording. The rate in a part
+//! of the recording is computed from the calls that began in it: the sum of their values, divided
+//! by the sum of their durations.
 //!
-//! Outer calls and the calls inside of them are added to both sums, so the rate of a part is a mean
-//! weighted by durations, and does not exceed the highest rate of a call.
+//! Outer calls and the calls inside of them are added to both sums. Both sums are over the same
+//! calls, so the rate of a part is the mean of the calls' rates, weighted by durations. It does not
+//! exceed the highest rate of a call.
 
 use super::drift::FIRST_WIDTH;
 
@@ -13,7 +15,8 @@ pub struct Rates {
     /// The largest number of parts.
     most: usize,
     width: u64,
-    /// The values and the ticks of each part up to the last one with calls.
+    /// The sum of the values and the sum of the durations in ticks, for each part up to the last
+    /// one with calls.
     sums: Vec<[f64; 2]>,
 }
 
@@ -22,7 +25,8 @@ impl Rates {
         Self { most: parts.max(1), width: FIRST_WIDTH, sums: Vec::new() }
     }
 
-    /// Adds `calls` calls that began `at` ticks after the first call of the recording.
+    /// Adds `calls` calls that began `at` ticks after the first call of the recording, each with
+    /// this value and duration.
     pub(super) fn add(&mut self, at: u64, value: u64, ticks: u64, calls: u64) {
         while at / self.width >= self.most as u64 {
             self.double();
@@ -83,7 +87,8 @@ mod tests {
         assert_eq!(rates.per_tick(), [Some(0.2), None, Some(0.1), None]);
     }
 
-    /// If the recording is too long for the number of parts, every two parts are joined.
+    /// If the recording is too long for the largest number of parts, neighbouring parts are joined
+    /// in pairs.
     #[test]
     fn parts_are_joined() {
         let [mut early, mut late] = [Rates::new(2), Rates::new(2)];

@@ -1,12 +1,12 @@
-//! Converts a run of many ranks, read from a dataset, to the rows that a comparison needs. A row is
-//! the sum over all ranks.
+//! Converts a run of a job with many ranks to the rows that a comparison needs. The run was read
+//! from a dataset. Each row combines the calls of one op on all ranks.
 
 use super::recorded::{Identity, Recorded, RunRow, number};
 use crate::across::{OpAcross, RunAcross};
 
-/// Floor and typical execution are quantiles of the merged histograms, with an error of at most
-/// 1/128. An op without histograms, of which a sample was timed, is compared by its mean. Counters
-/// are left out.
+/// The floor and the typical execution are quantiles of histograms that are merged over all ranks.
+/// Their relative error is at most 1/128. An op is compared by its mean if the histograms lack some
+/// of its calls, for example because only a sample was timed. Counters are left out.
 pub fn recorded(run: &RunAcross) -> Recorded {
     // The ops are sorted before they are numbered, so that equal ops get the same numbers in each
     // run.

@@ -1,9 +1,10 @@
 //! Compares the counters and metrics of the two sides.
 //!
-//! A counter that has the same sum in all runs of A, and in all runs of B, is *exact*: for example
-//! the number of page faults of a program that does the same in each run. If the two sums differ,
-//! this is a fact that needs no test. Counters whose sums vary from run to run are tested like
-//! times, all rows of one counter together.
+//! A counter of a row is *exact* if all runs of A (at least two) have the same sum and number of
+//! calls, and so have all runs of B. An example is the number of page faults of a program that does
+//! the same in each run. If an exact counter differs between A and B, this is a fact that needs no
+//! test. Other counters, and all metrics, are tested like times. All rows of one counter or metric
+//! are tested together.
 
 use super::matching::Match;
 use super::ranks::median;
@@ -12,7 +13,7 @@ use super::values::{Pairs, Sides};
 use super::verdict::{Asked, Compared, Verdict, answer, decide};
 use super::{DiffRow, Statistic, Untested};
 
-/// A counter or metric of a row.
+/// The comparison of a counter or metric of a row.
 #[derive(Clone, Debug)]
 pub struct ReadingDiff {
     /// The name of the counter or metric.
@@ -20,7 +21,7 @@ pub struct ReadingDiff {
     /// The unit of the counter or metric.
     pub unit: String,
     pub is_metric: bool,
-    /// The comparison of the values per call: means over the calls of each run.
+    /// For a counter, compares the means per call; for a metric, its values.
     pub compared: Option<Compared>,
     /// The result of the comparison.
     pub reading: Known,
@@ -29,20 +30,20 @@ pub struct ReadingDiff {
 /// The result of comparing a counter or metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known {
-    /// All runs of both sides have equal sums.
+    /// All runs of both sides have the same sum and number of calls.
     Equal,
-    /// All runs of A have one sum, and all runs of B another.
+    /// The counter is exact on both sides, but A and B differ in the sum or in the number of calls.
     Fact {
         /// The sum in each run of A and of B.
         sums: [u128; 2],
         calls: [u64; 2],
     },
-    /// The values vary from run to run, so the difference was tested.
+    /// The verdict of the test of a metric, or of a counter that is not exact.
     Tested(Verdict),
 }
 
-/// Adds the comparison of counters and metrics to each row that consists of one row of A and one of
-/// B.
+/// Adds the comparison of counters and metrics to each row of the comparison that matches exactly
+/// one row of A with one row of B.
 pub fn judge(
     rows: &mut [DiffRow],
     sides: &[Sides; 2],
@@ -108,7 +109,8 @@ pub fn judge(
                     (decided.compared.into_iter().next(), Known::Tested(decided.verdict))
                 }
             };
-            // A ratio to 0 cannot be tested, so the medians are shown without a test.
+            // The test needs ratios of values above 0. If some value is not above 0, the medians
+            // are shown without a test.
             let compared = shown.or(compared);
             let (name, unit) = (name.clone(), unit.clone());
             rows[at].readings.push(ReadingDiff { name, unit, is_metric, compared, reading });
@@ -131,8 +133,8 @@ fn medians(values: &[Vec<Option<&Reading>>; 2]) -> Option<Compared> {
     Some(Compared { statistic, medians, change, interval, interval_90, p, deviation, t, pairs })
 }
 
-/// Returns the sum and the number of calls, if there are several runs and both are the same in all
-/// of them.
+/// Returns the sum and the number of calls, if there are several runs and these two numbers are the
+/// same in all of them.
 fn exact(runs: &[Option<&Reading>]) -> Option<(u128, u64)> {
     let all: Option<Vec<(u128, u64)>> = runs.iter().map(|one| (*one)?.exact).collect();
     let all = all.filter(|all| all.len() > 1 && all.windows(2).all(|two| two[0] == two[1]))?;

@@ -1,30 +1,32 @@
-//! Tests whether differences between paired runs are more than chance, by flipping the signs of
-//! whole pairs. A step-down procedure tests all questions together.
+//! Tests whether differences between paired runs are more than chance. The test flips the signs of
+//! all differences of a pair at once. A step-down procedure tests all ops and statistics together.
 //!
 //! If two programs are equal, the two runs of a pair could as well have been exchanged. That would
 //! change the signs of all differences of this pair, for all ops and both statistics. The test
-//! compares the observed statistics with those after such flips. With few pairs, all flips are
-//! tried; with more pairs, the identity and random flips (see [`DRAWN`]). The test assumes nothing
-//! about the distribution of the differences, or about how ops depend on each other.
+//! compares the observed |t| (defined below) with the |t| after such changes of sign, called
+//! *flips*. With few pairs, all flips are tried; with more pairs, the identity and random flips
+//! (see [`DRAWN`]). The test assumes nothing about the distribution of the differences, or about
+//! how ops depend on each other.
 //!
-//! **Statistic.** |t| of the winsorised differences d: every |d| above the (⌊n/4⌋ + 1)-th largest
-//! is cut to it. Flips do not change the |d|, and so not the limit, so the test stays exact.
-//! Because of the cut, one pair in which the machine was disturbed cannot hide a difference that
-//! all other pairs show.
+//! **Statistic.** |t| of the winsorised differences d of the n pairs: every |d| above the k-th
+//! largest is cut to that size, with k = ⌊n/4⌋ + 1. Flips change neither the |d| nor the size to
+//! which they are cut, so the test stays exact. Because of the cut, one pair in which the machine
+//! was disturbed cannot hide a difference that all other pairs show.
 //!
 //! **Step-down** (Westfall and Young, 1993, algorithm 2.8): the largest |t| is compared with the
-//! largest |t| of all ops in each flip. The second largest |t| is compared with the largest of all
-//! ops but the first, and so on. So the probability that the test reports a difference in any op
-//! without one is at most the level, whatever the other ops do.
+//! largest |t| of all ops in each flip. The second largest |t| is compared with the largest |t| of
+//! all ops except the one with the largest observed |t|, and so on. So the probability of any false
+//! report is at most the level of the test, even if some ops differ.
 
 /// With at most this many pairs, all flips are tried.
 const ALL_FLIPS: usize = 10;
-/// Number of flips with more pairs: the identity and random ones.
+/// Number of flips that are tried with more than `ALL_FLIPS` pairs: the identity and random flips.
 pub const DRAWN: usize = 5_000;
 /// The seed is fixed, so that each run of the command uses the same flips.
 const SEED: u64 = 0x005e_ed0f_d1ff;
 
-/// Cuts each difference to the (⌊n/4⌋ + 1)-th largest absolute difference, keeping its sign.
+/// Limits the size of each of the n differences to the (⌊n/4⌋ + 1)-th largest size. Each difference
+/// keeps its sign.
 pub fn winsorised(differences: &[f64]) -> Vec<f64> {
     let mut sizes: Vec<f64> = differences.iter().map(|d| d.abs()).collect();
     sizes.sort_by(|a, b| b.total_cmp(a));
@@ -51,7 +53,7 @@ fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
 }
 
 /// Returns the p-value of each row, adjusted for the number of rows. A row contains one difference
-/// for each pair, in the same order of pairs. With fewer than two pairs, all p are 1.
+/// for each pair. All rows have the same order of pairs. With fewer than two pairs, all p are 1.
 ///
 /// Cost: rows × pairs × flips.
 pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
@@ -61,7 +63,7 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
     }
     // A flip changes the sum of a row's differences, but not the sum of their squares. |Σ d|,
     // divided by the root of n Σ d², is the same increasing function of |t| for all rows. So the
-    // test uses it instead of |t|.
+    // test uses this quotient instead of |t|.
     let scaled: Vec<Vec<f64>> = rows
         .iter()
         .map(|row| {
@@ -82,7 +84,8 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
         for row in order.iter().rev() {
             let sum: f64 = scaled[*row].iter().zip(signs).map(|(d, sign)| d * sign).sum();
             largest = largest.max(sum.abs());
-            // In another order, the same terms can add up to a slightly different sum.
+            // Because of rounding, sums that are mathematically equal can differ slightly, so a
+            // small tolerance is subtracted.
             reached[*row] += u64::from(largest >= observed[*row] - 1e-12);
         }
     });
@@ -122,8 +125,8 @@ fn for_each_flip(pairs: usize, mut with: impl FnMut(&[f64])) {
     }
 }
 
-/// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). The order of the runs of a
-/// series is chosen with it, too.
+/// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). Such numbers also decide
+/// the order of the runs of a series.
 pub fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -146,7 +149,8 @@ mod tests {
 
     #[test]
     fn small_cases_by_hand() {
-        // Only two of the 64 flips are as extreme as six differences of the same sign.
+        // The six differences have the same sign. Only two of the 64 flips are as extreme: those
+        // that flip none or all of them.
         let same = vec![1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
         assert_eq!(adjusted_p(std::slice::from_ref(&same)), [2.0 / 64.0]);
         assert_eq!(adjusted_p(&[same.clone(), same]), [2.0 / 64.0, 2.0 / 64.0]);

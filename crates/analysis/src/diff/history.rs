@@ -16,13 +16,13 @@
 //!  Q = mn/(m+n) · (2/mn Σ|x−y| − Σ|x−x'| / C(m,2) − Σ|y−y'| / C(n,2))
 //! ```
 //!
-//! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing
-//! changed, any other order of the points would have been as likely. So the largest Q of each row
-//! is compared with the largest Q of **all** rows in each of [`ORDERS`] orders: the order of the
-//! history, and random ones. Then the probability that anything is found in a history without a
-//! change is at most [`LEVEL`], whatever the number of rows and their dependence. After a change
-//! was found, the parts before and after it are tested in the same way, but each row separately, at
-//! the level divided by the number of rows.
+//! divided by the mean |z−z'| over all pairs of points in X and Y, so that rows can be compared. If
+//! nothing changed, any other order of the points would have been as likely. So the largest Q of
+//! each row is compared with the largest Q of **all** rows in each of [`ORDERS`] orders: the order
+//! of the history, and random ones. With this comparison, the probability that anything is found in
+//! a history without a change is at most [`LEVEL`]. This holds for any number of rows, and if rows
+//! depend on each other. After a change was found, the parts before and after it are tested in the
+//! same way. But each row is tested separately, at the level divided by the number of rows.
 
 use std::collections::HashMap;
 
@@ -35,12 +35,13 @@ use super::values::part_of;
 pub const LEVEL: f64 = 0.02;
 /// Number of compared orders, one of which is the order of the history.
 pub const ORDERS: usize = 1_000;
-/// A history with fewer points has too few different orders, and is not tested.
+/// A history, or a part of it, with fewer points is not tested: there are too few ways to divide
+/// its points into two groups.
 pub const FEWEST: usize = 10;
-/// Callers should test at most this many of the latest points: the work grows with the square of
-/// the number of points.
+/// Callers should test only this many of the latest points, because the work grows with the square
+/// of the number of points.
 pub const MOST: usize = 300;
-/// A segment has at least this many points.
+/// Each side of a split has at least this many points.
 const LEAST: usize = 3;
 /// The seed is fixed, so that each run of the command uses the same orders.
 const SEED: u64 = 0x0005_eedc_4a26;
@@ -50,22 +51,22 @@ const SEED: u64 = 0x0005_eedc_4a26;
 pub struct ChangePoint {
     /// The first point after the change.
     pub at: usize,
-    /// The change as a part: above 0 if the row became slower. It is the median of the ratios of a
-    /// time after the change to a time before it, minus 1. The points between the previous and the
-    /// next change are used.
+    /// The relative change (0.05 for 5 %): above 0 if the row became slower. It is the median of
+    /// all ratios (a time after the change, divided by a time before it), minus 1. The points
+    /// between the previous and the next change are used.
     pub change: f64,
     /// The 95 % interval of the change (Mann and Whitney), as if the position of the change had
     /// been known before the test.
     pub interval: [f64; 2],
-    /// The probability of finding such a large Q in a history without a change.
+    /// The probability of finding a Q that is at least as large in a history without a change.
     pub p: f64,
 }
 
 /// The times of a history, in ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// For each point, the sum of the ops' typical executions. `None` if the sum is missing at some
-    /// point.
+    /// For each point, the time that all ops together would take if each execution took as long as
+    /// the op's typical one. `None` if this time is not known at some point.
     pub whole: Option<Vec<f64>>,
     /// The rows that have a time at each point: the typical execution or, if only a mean is known,
     /// the mean.
@@ -74,7 +75,8 @@ pub struct History {
     pub left_out: usize,
 }
 
-/// Collects the times of runs. A point is one or several runs, of which the median counts.
+/// Collects the times of runs. A point consists of one or several runs. The time of a row at a
+/// point is the median over the runs of the point.
 pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
     let mut places: HashMap<&Identity, usize> = HashMap::new();
@@ -167,7 +169,8 @@ fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
         }
         let largest = rows.iter().map(|row| row.best(&order).1).fold(0.0, f64::max);
         for (reached, (_, q)) in reached.iter_mut().zip(&best) {
-            // In another order, the same numbers can add up to a slightly different sum.
+            // In another order, the same numbers can add up to a slightly different sum, so there
+            // is a small tolerance.
             *reached += usize::from(largest >= q * (1.0 - 1e-9));
         }
     }
@@ -178,7 +181,7 @@ fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
     reached.into_iter().zip(best).map(p).collect()
 }
 
-/// The distances between all points of a row, divided by their mean.
+/// The distances between all points of a row, divided by the mean distance.
 struct Distances {
     points: usize,
     all: Vec<f64>,
@@ -204,12 +207,12 @@ impl Distances {
         Self { points, all, sums, total }
     }
 
-    /// Returns the best split of the points in this order, and its Q. Of equal splits, the first is
-    /// returned.
+    /// Returns the split with the largest Q for the points in this order, and its Q. Of splits with
+    /// equal Q, the first one is returned.
     fn best(&self, order: &[usize]) -> (usize, f64) {
         let n = self.points;
-        // Sums of distances over pairs of points: both before the split, one on each side, both
-        // after it.
+        // The sums of the distances over three kinds of pairs: both points are before the split,
+        // one is on each side, or both are after it.
         let (mut before, mut between, mut after) = (0.0, 0.0, self.total);
         let mut best = (LEAST, 0.0);
         for at in 1..n {
@@ -235,7 +238,8 @@ impl Distances {
     }
 }
 
-/// Returns the shift between two samples of logarithms as a part (0.05 for 5 %), with its interval.
+/// Returns the shift between two samples of logarithms as a relative change (0.05 for 5 %), with
+/// its interval.
 fn shift(before: &[f64], after: &[f64]) -> (f64, [f64; 2]) {
     let mut all: Vec<f64> = after.iter().flat_map(|b| before.iter().map(move |a| b - a)).collect();
     all.sort_by(f64::total_cmp);

@@ -10,11 +10,12 @@
 //!  7. the others                                           new, gone
 //! ```
 //!
-//! A compiler numbers what it generates. If a dispatch is added at the beginning, all dispatches
-//! after it get other names (`main_dispatch_3_matmul_64x64` becomes
-//! `main_dispatch_4_matmul_64x64`). The first step therefore compares names without these numbers,
-//! and matches rows with the same name in the order of the program. Equal full names can be chance:
-//! the second row of A must not be matched with the first row of B because of them.
+//! A compiler numbers the functions that it generates. If a dispatch is added at the beginning, all
+//! dispatches after it get other names (`main_dispatch_3_matmul_64x64` becomes
+//! `main_dispatch_4_matmul_64x64`). The first step therefore compares names without these numbers.
+//! Rows that then have the same name are matched by library and source location, and otherwise in
+//! the order of the program. Two rows with equal full names need not be the same, because their
+//! numbers can be equal by chance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +24,9 @@ use super::recorded::Identity;
 /// The relation between the rows of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Both sides have a row with this name, arguments and device.
+    /// A row of A and a row of B have the same name, arguments and device.
     Same,
-    /// Both sides have a row with this name, but the arguments or the device differ.
+    /// A row of A and a row of B have the same name, but different arguments or devices.
     Changed,
     /// Both sides have the row, but with different names.
     Renamed,
@@ -39,7 +40,7 @@ pub enum Relation {
     Gone,
 }
 
-/// Rows that were matched, given by their index on each side.
+/// Rows of A and of B that correspond to each other, as indices into the two lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     pub relation: Relation,
@@ -50,8 +51,8 @@ pub struct Match {
 }
 
 /// Matches rows. Each row is in exactly one match. `in_order` is, for each side, the number of rows
-/// at the beginning of the list that are in the order of the program. Other rows have no
-/// neighbours.
+/// at the beginning of the list that are in the order of the program. The rows after these are
+/// treated as if they had no neighbours.
 pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Match> {
     let mut all =
         Matching { free_a: vec![true; a.len()], free_b: vec![true; b.len()], found: vec![] };
@@ -68,10 +69,10 @@ pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Matc
     all.found
 }
 
-/// Returns the name of a compiled function without the function around it and without the number
-/// that the compiler assigned: `main_dispatch_3_matmul_64x64` becomes `matmul_64x64`. `None` if the
-/// name does not have this form, or if nothing is left. Other numbers stay, because they describe
-/// the function.
+/// Returns the name of a compiled dispatch without the name of the function that contains it, and
+/// without the number that the compiler assigned: `main_dispatch_3_matmul_64x64` becomes
+/// `matmul_64x64`. `None` if the name does not have this form, or if nothing is left. Other numbers
+/// stay, because they describe the function.
 pub fn stem(name: &str) -> Option<String> {
     const MARK: &str = "_dispatch_";
     let at = name.rfind(MARK)?;
@@ -124,12 +125,12 @@ fn alike(
     found
 }
 
-/// How many rows with an equal key are matched.
+/// Says how many rows of A and of B with an equal key can be matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Only {
     /// One row of A and one row of B.
     Pairs,
-    /// Several rows of A and the same number of rows of B.
+    /// Any number of rows of A and the same number of rows of B.
     AsMany,
     /// The same number of rows on both sides, or one row on one side and several on the other.
     Any,
@@ -165,7 +166,8 @@ impl Matching {
         self.found.push(Match { relation, a, b });
     }
 
-    /// Matches groups of equal size in their order and, if `only` allows it, one row with several.
+    /// Groups the unmatched rows by key. If `only` allows it, matches equally large groups (with
+    /// `alike`), and one row with several.
     fn grouped<K: Ord>(
         &mut self,
         a: &[Identity],
@@ -199,7 +201,8 @@ impl Matching {
                 _ if !several => {}
                 (1, _) => self.add(Relation::Split, rows, others),
                 (_, 1) => self.add(Relation::Joined, rows, others),
-                // With several rows on both sides, it is not known which rows correspond.
+                // If both sides have several rows but not equally many, it is not known which rows
+                // correspond.
                 _ => {}
             }
         }
@@ -256,7 +259,8 @@ mod tests {
 
     fn named(names: &[&str]) -> Vec<Identity> {
         let of = |name: &&str| {
-            // A test writes a row as `name@source` or `name(arguments)`.
+            // Tests write a row as `name@source` or `name(arguments`, without a closing
+            // parenthesis.
             let (name, source) = name.split_once('@').map_or((*name, None), |(n, s)| (n, Some(s)));
             let (name, arguments) = name.split_once('(').unwrap_or((name, ""));
             Identity {
@@ -304,7 +308,7 @@ mod tests {
         assert_eq!(found(&a, &b), expected);
     }
 
-    /// The second matrix product of A has the full name of the first one of B by chance.
+    /// By chance, the second matrix product of A has the same full name as the first one of B.
     #[test]
     fn the_order_of_the_program_counts_more_than_a_number() {
         let a = ["m_dispatch_0_matmul_8", "m_dispatch_1_matmul_8"];
@@ -317,8 +321,8 @@ mod tests {
         assert_eq!(found(&a, &b), expected);
     }
 
-    /// Of rows with the same key, those with the same library are matched, and those with the same
-    /// source location, unless lines have moved.
+    /// Of rows with the same key, those with the same library are matched first. Among these, the
+    /// rows with the same source location are matched first, unless lines have moved.
     #[test]
     fn libraries_and_places_count_more_than_the_order() {
         let of = |rows: &[(&str, &str)]| -> Vec<Identity> {
@@ -371,7 +375,8 @@ mod tests {
         assert_eq!(found(&["two@f:3", "three@f:3"], &["one@f:3"]), joined);
         let place = ["Renamed x y", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "b"]), place);
-        // Of two unmatched rows between the same neighbours, it is not known which one corresponds.
+        // B has two unmatched rows between the same neighbours, so it is not known which one
+        // corresponds to `x`.
         let unknown = ["Gone x ", "New  y", "New  z", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "z", "b"]), unknown);
         // Without any other row, nothing shows that these two correspond.

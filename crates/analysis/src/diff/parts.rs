@@ -1,14 +1,16 @@
-//! Computes how much a row, or all rows together, contribute to the difference of two runs.
+//! Computes how much a row, or all rows together, contribute to the difference between A and B.
 
 use super::ranks::{deviation, median};
 use crate::interval::student::t95;
 
-/// A contribution to the time of a run, B minus A, in ns.
+/// A contribution to the difference between the times of runs (B minus A), in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Part {
-    /// The mean over the pairs or, if the runs are not paired, the difference of the medians.
+    /// The mean of the pairs' differences or, if the runs are not paired, the difference of the
+    /// medians.
     pub ns: f64,
-    /// The 95 % interval by Student's t. `None` if the runs are not paired.
+    /// The 95 % interval by Student's t. `None` if the runs are not paired, or if there is only one
+    /// pair.
     pub interval: Option<[f64; 2]>,
 }
 

@@ -1,11 +1,11 @@
-//! Estimates a difference and its interval from ranks, by Hodges and Lehmann.
+//! Estimates a difference and its interval from ranks, with the method of Hodges and Lehmann.
 //!
 //! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The ends of the
-//! interval are two of the sorted averages, equally far from both ends of the list. They are chosen
-//! with the quantiles of Wilcoxon's signed ranks, so that the interval contains the centre of a
-//! symmetric distribution with at least the requested confidence (Hollander, Wolfe and Chicken,
-//! Nonparametric Statistical Methods, 3.3). This is the interval of R's `wilcox.test(conf.int =
-//! TRUE)`.
+//! interval are two of the sorted averages: one is as far from the start of the list as the other
+//! is from its end. A quantile of Wilcoxon's signed-rank statistic gives this distance. If the
+//! distribution of the differences is symmetric, the interval contains its centre with at least the
+//! requested probability (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3.3).
+//! This is the interval of R's `wilcox.test(conf.int = TRUE)`.
 
 /// With more differences than this, the normal approximation replaces the exact quantile.
 const EXACT: usize = 120;
@@ -57,7 +57,7 @@ pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
         let deviation = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
         return (mean + normal_quantile(p) * deviation).round().max(0.0) as usize;
     }
-    // The probability of each sum, with the ranks added one by one.
+    // The probability of each sum. The loop takes one more rank into account in each step.
     let mut probabilities = vec![0.0; most + 1];
     probabilities[0] = 1.0;
     for rank in 1..=n {
@@ -72,8 +72,8 @@ pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
         .iter()
         .position(|probability| {
             below += probability;
-            // R allows for the same rounding error. The probabilities are sums of powers of two,
-            // but `p` may have been rounded.
+            // As in R, the comparison allows for rounding errors, because `p` may have been
+            // rounded.
             below >= p * (1.0 - 64.0 * f64::EPSILON)
         })
         .unwrap_or(most)
@@ -131,11 +131,11 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// From the tables of Hollander and Wolfe (A.4).
+    /// The expected values are from the tables of Hollander and Wolfe (A.4).
     #[test]
     fn quantiles_of_tables() {
-        // The published critical values are the largest sums with P ≤ 2.5 %. The quantile is the
-        // next larger sum.
+        // The published critical value is the largest sum `s` for which P(sum ≤ `s`) ≤ 2.5 %. The
+        // quantile is the next larger sum.
         for (n, critical) in [(6, 0), (7, 2), (8, 3), (10, 8), (12, 13), (15, 25), (20, 52)] {
             assert_eq!(signed_rank_quantile(0.025, n), critical + 1, "n = {n}");
         }

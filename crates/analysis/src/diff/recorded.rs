@@ -1,4 +1,4 @@
-//! Reads the rows of one run from the tables that `report` prints.
+//! Computes the rows of one run from its profile, with the same tables that `report` prints.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub enum By {
     Loop,
     /// A PyTorch module.
     Module,
-    /// A kind of activities.
+    /// A kind of activities (work of a device).
     Activity,
 }
 
@@ -41,7 +41,7 @@ pub struct Identity {
     pub device: String,
     /// Name of the library.
     pub library: String,
-    /// The kind of call that the op is.
+    /// The role of the op's calls, for example `workgroup` or `op`.
     pub role: String,
     /// Source location, `path:line`, if the compiler recorded one.
     pub source: Option<String>,
@@ -49,13 +49,16 @@ pub struct Identity {
     pub nth: u32,
 }
 
-/// A row of one run. Times are in ns, without the time that the recorder added.
+/// A row of one run. Times are in ns, without the time that the recorder added unless
+/// [`Recorded::raw`] is set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRow {
     pub identity: Identity,
-    /// Number of outermost calls; for a site, number of dispatches; for a loop, number of hits.
+    /// Number of outermost calls (those that are not inside of another call of the row); for a
+    /// site, number of dispatches; for a loop, number of hits (entries).
     pub calls: u64,
-    /// The number of calls with its interval, if it is an estimate in a run with a budget.
+    /// The number of calls with its interval, if it is an estimate in a run with a budget (a limit
+    /// for the cost of recording).
     pub estimated_calls: Option<Estimated>,
     /// Number of dispatches; `None` if it is not known, or in a run with a budget.
     pub dispatches: Option<u64>,
@@ -72,14 +75,15 @@ pub struct RunRow {
     pub dispatch_min_ns: Option<f64>,
     /// 10th percentile of single calls.
     pub call_p10_ns: Option<f64>,
-    /// 10th percentile over dispatches, whose duration is the sum over their workgroups. For other
-    /// calls, the 10th percentile of single calls.
+    /// 10th percentile over dispatches. The duration of a dispatch is the sum over its workgroups.
+    /// For a row without dispatches, this is the 10th percentile of single calls.
     pub dispatch_p10_ns: Option<f64>,
     /// Median over dispatches, with durations as in `dispatch_p10_ns`.
     pub dispatch_p50_ns: Option<f64>,
-    /// Mean duration of a call, for loops and modules, of which nothing else is known.
+    /// Mean duration of a call, for rows whose percentiles are not known (for example loops and
+    /// modules).
     pub mean_ns: Option<f64>,
-    /// Values of counters and metrics, in the order of the profile.
+    /// Values of counters, in the order of the profile, and then of metrics.
     pub readings: Vec<Reading>,
 }
 
@@ -95,33 +99,35 @@ impl RunRow {
 pub struct Reading {
     /// The name of the counter or metric.
     pub name: String,
-    /// The unit of the counter or metric, as views show it.
+    /// The unit of the counter or metric.
     pub unit: String,
-    /// The sum as it was read, and the number of calls in which it was read. `None` for metrics and
-    /// estimates.
+    /// The sum of the values as they were read, and the number of calls in which the counter was
+    /// read. `None` for metrics, for estimates, and for a loop if the counter was not read at every
+    /// hit.
     pub exact: Option<(u128, u64)>,
-    /// For a counter, the value per call, without what the recorder added. For a metric, its value.
+    /// For a counter, the mean per call, without what the recorder added. For a counter of a loop,
+    /// the mean per hit, as it was read. For a metric, its value.
     pub value: f64,
     pub is_metric: bool,
 }
 
-/// What a comparison needs of one run.
+/// The data of one run that a comparison needs.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// The rows in the order of the program, as far as that is known.
     pub rows: Vec<RunRow>,
-    /// Rows by op, whose times add up to the time in calls. Empty if `rows` are by op.
+    /// Rows by op. Their self times add up to the time in calls. Empty if `rows` are by op.
     pub ops: Vec<RunRow>,
     /// Time in recorded calls, in ns. `None` if it is not known.
     pub total_ns: Option<f64>,
-    /// The threads' wall times outside of recorded calls, in ns.
+    /// The sum of the threads' wall times outside of recorded calls, in ns.
     pub between_ns: Option<f64>,
-    /// Processor time of all processes from their start to their end, in ns, without the known cost
-    /// of recording. `None` if a process with calls did not end in an orderly way, or was recorded
-    /// only in part.
+    /// Processor time of all processes with calls, from their start to their end, in ns. The known
+    /// cost of recording is subtracted unless `raw` is set. `None` if a process with calls did not
+    /// end in an orderly way, or was recorded only in part.
     pub processor_ns: Option<f64>,
-    /// Whether values are as recorded: on request, or because the corrected values contradict each
-    /// other.
+    /// Whether values include the time that the recorder added: on request, or because the
+    /// corrected values contradict each other.
     pub raw: bool,
     /// Whether only some calls were timed.
     pub sampled: bool,
@@ -130,7 +136,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Returns the rows whose times add up to the time in calls.
+    /// Returns the rows whose self times add up to the time in calls.
     pub fn parts(&self, by: By) -> &[RunRow] {
         if by == By::Op { &self.rows } else { &self.ops }
     }
@@ -175,7 +181,7 @@ pub fn recorded(
 }
 
 /// Returns the processor time of all processes with calls. The known cost of recording is
-/// subtracted, unless the summary has recorded values.
+/// subtracted, unless the values of the summary are as recorded.
 fn processor_ns(profile: &Profile, summary: &Summary) -> Option<f64> {
     let mut sum = 0.0;
     for (index, process) in profile.processes.iter().enumerate() {
@@ -216,8 +222,8 @@ fn identity(op: &Op) -> Identity {
     }
 }
 
-/// Returns the rows of a summary, in the order in which one run of the model first dispatches them.
-/// Other rows follow, in the order of the metadata.
+/// Returns the rows of a summary, in the order of their first dispatches in one iteration of the
+/// program. Rows without such a dispatch follow, in the order of their keys.
 fn ops(
     profile: &Profile,
     summary: &Summary,
@@ -262,7 +268,8 @@ fn ops(
             let by_steps =
                 sampled.and_then(|row| row.by_steps).map(|of| of.times(1.0 / passes as f64));
             let of_sample = sampled.and_then(|row| row.total).filter(|total| !total.is_exact());
-            // The interval includes the uncertainty of the brackets, as in a report.
+            // The interval includes the uncertainty of the subtracted time of the recorder, as in a
+            // report.
             let total = of_sample.map(|of| Estimated {
                 value: ns(once.total.value),
                 interval: of.interval.map(|_| once.total.times(line.ns_per_tick())),
@@ -361,7 +368,7 @@ fn of_loops(profile: &Profile, raw: bool) -> profile::Result<Vec<RunRow>> {
     let table = loops(data, &[]);
     let all = table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |node| (tree, node)));
     let entered = all.filter(|(_, node)| node.all.hits > 0);
-    // Each pass runs all loops again.
+    // Each pass (repetition of the recorded calls) runs all loops again.
     let passes = crate::answer::passes(profile, TableBy::Op);
     let mut rows: Vec<RunRow> = entered
         .map(|(tree, node)| {

@@ -18,11 +18,11 @@ const AS_MANY: f64 = 1.1;
 pub struct Sides {
     /// Every row that occurs in any of the runs.
     pub identities: Vec<Identity>,
-    /// Number of rows of the first run. These rows come first, in their order in that run. Other
-    /// rows follow, because their place in the order is not known.
+    /// Number of rows of the first run. In `identities`, these rows come first, in the order of the
+    /// first run. Other rows follow, because their place in the order is not known.
     pub in_first: usize,
-    /// For each run, its rows, with the indices of `identities`. `None` if the run does not have
-    /// the row.
+    /// For each run, its rows, at the same indices as in `identities`. `None` if the run does not
+    /// have the row.
     pub runs: Vec<Vec<Option<RunRow>>>,
 }
 
@@ -51,7 +51,7 @@ impl Sides {
     }
 
     /// Returns the given rows of a run, which are one side of a match. `None` if one of them is
-    /// missing.
+    /// missing, or if `rows` is empty.
     fn of(&self, run: usize, rows: &[usize]) -> Option<Vec<&RunRow>> {
         let found: Option<Vec<&RunRow>> =
             rows.iter().map(|row| self.runs[run][*row].as_ref()).collect();
@@ -85,8 +85,9 @@ impl Sides {
     }
 }
 
-/// Returns `value`, the median over several runs, with an interval whose ends are the medians of
-/// the runs' ends. `None` if no run's value is an estimate.
+/// Returns `value` (the median over several runs) with an interval. Its ends are the medians of the
+/// ends of the runs' intervals, widened if necessary to contain `value`. `None` if no run's value
+/// is an estimate.
 fn estimated(
     found: &[Vec<&RunRow>],
     value: f64,
@@ -127,7 +128,7 @@ impl Pairs<'_> {
     }
 }
 
-/// A row without its verdict, and the questions that must be answered for it.
+/// A row without its verdict, and the statistics that must be tested for the verdict.
 pub struct Prepared {
     pub row: DiffRow,
     pub asked: Vec<Asked>,
@@ -209,11 +210,12 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
     }
 }
 
-/// Returns the values of one statistic, one for each run. If one row was split into several, their
-/// values are added up, each multiplied by the number of its executions per execution of the one
-/// row. If the two sides have different numbers of workgroups per dispatch (different tilings),
-/// their single calls are not comparable. Then, and for split rows, the floor is computed from
-/// dispatches.
+/// Returns the value of one statistic in each compared run. If one row corresponds to several rows
+/// of the other side, the values of the several rows are added up. Each value is multiplied by its
+/// row's number of executions per execution of the single row. If the two sides have different
+/// numbers of workgroups per dispatch (different tilings), their single calls are not comparable.
+/// In this case, and if one row corresponds to several, the floor (the 10th percentile) is computed
+/// from dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,
@@ -251,12 +253,12 @@ fn ask(
 }
 
 /// Returns how much of a run's time a row would take if each execution took as long as the typical
-/// one. Counts self time. `None` if some of the times are not known.
+/// one. Counts self time. `None` if one of the needed times is not known.
 pub fn part_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p50_ns)
 }
 
-/// Like [`part_of`], as if each execution took as long as the floor.
+/// Like [`part_of`], but as if each execution took as long as the floor.
 pub fn floor_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p10_ns)
 }

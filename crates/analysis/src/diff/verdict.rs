@@ -1,4 +1,4 @@
-//! Computes verdicts from the numbers of each run.
+//! Computes verdicts from the values of statistics in each run.
 
 use super::flips::{adjusted_p, paired_t, winsorised};
 use super::ranks::{Interval, deviation, interval, median};
@@ -9,8 +9,9 @@ pub const LEVEL: f64 = 0.05;
 /// The largest number of pairs that a verdict proposes. If more would be needed, the machine is too
 /// noisy.
 const MOST_PAIRS: f64 = 60.0;
-/// 1.96 + 0.84: the proposed number of pairs then finds a difference as large as the threshold in 4
-/// of 5 series (a power of 80 %).
+/// This is 1.96 + 0.84, the normal quantiles for the level and for the power. With the number of
+/// pairs that is computed from this sum, a difference as large as the threshold is found in 4 of 5
+/// series (a power of 80 %).
 const POWER: f64 = 2.8;
 
 /// One statistic of a row that must be tested for a verdict.
@@ -28,9 +29,9 @@ pub struct Compared {
     pub statistic: Statistic,
     /// The medians over the runs of A and of B: times in ns, counters in their unit.
     pub medians: [f64; 2],
-    /// The difference as a part: B divided by A, minus 1. It is the Hodges-Lehmann estimate over
-    /// the pairs or, if the statistic was not tested, the ratio of the medians. Infinite for a
-    /// counter that was 0 in A.
+    /// The relative difference: B divided by A, minus 1. It is computed from the Hodges-Lehmann
+    /// estimate over the pairs or, if the statistic was not tested, from the medians. Infinite for
+    /// a counter whose median is 0 in A but not in B.
     pub change: f64,
     /// The ends of the 95 % interval of `change`. `None` if the statistic was not tested.
     pub interval: Option<[f64; 2]>,
@@ -47,7 +48,7 @@ pub struct Compared {
     pub pairs: usize,
 }
 
-/// A difference with its interval, as parts: 0.05 for 5 % more.
+/// A relative difference with its interval: 0.05 for 5 % more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// The statistic in which the row differs.
@@ -56,8 +57,8 @@ pub struct Change {
     pub by: f64,
     /// The ends of the 95 % interval.
     pub interval: [f64; 2],
-    /// Whether the typical execution changed, and the floor did not. Possible causes are
-    /// contention, caches, or a change in some of the calls.
+    /// Whether the typical execution (a median) changed, and the floor (a 10th percentile) did not.
+    /// Possible causes are contention, caches, or a change in some of the calls.
     pub floor_unchanged: bool,
 }
 
@@ -66,19 +67,20 @@ pub struct Change {
 pub enum Verdict {
     /// The row is slower or faster in B.
     Differs(Change),
-    /// The row takes the same time on both sides, up to this threshold, as a part: 0.03 for 3 %.
+    /// The row takes the same time on both sides, up to this relative threshold: 0.03 for 3 %.
     Same(f64),
     /// It could not be decided whether the row differs.
     Unknown {
         /// Half of the length of the difference's 95 % interval.
         half_width: f64,
-        /// The proposed number of pairs, more than were recorded. `None` if it is above 60: the
-        /// machine is too noisy.
+        /// The proposed number of pairs, which is more than were recorded. `None` if more than 60
+        /// pairs would be needed: then the machine is too noisy.
         pairs: Option<u32>,
     },
-    /// The row was not tested, because the runs are not paired or are too few.
+    /// The row was not tested, because the runs are not paired, or because there are too few pairs.
     Untested(Untested),
-    /// No statistic has a value on both sides, or in each pair.
+    /// No statistic has a value on both sides. If rows are tested, a statistic needs a value in
+    /// both runs of each pair.
     Missing,
     /// Only B has the row.
     New,
@@ -99,16 +101,17 @@ impl Verdict {
 /// The comparison of each statistic of a row, and the verdict.
 #[derive(Clone, Debug)]
 pub struct Decided {
-    /// One element for each statistic.
+    /// One element for each statistic that has a value on both sides.
     pub compared: Vec<Compared>,
-    /// From all statistics together.
+    /// The verdict from all statistics together.
     pub verdict: Verdict,
 }
 
 /// Compares the values of A and B for each element of `asked`. `None` if a side has no value.
 ///
-/// All elements with values in each pair are tested together: if A and B do not differ at all, the
-/// probability that a difference is found in any of them is at most [`LEVEL`].
+/// If `is_paired`, all elements with a value in both runs of each pair are tested together. So if A
+/// and B do not differ at all, the probability that a difference is found in any element is at most
+/// [`LEVEL`].
 pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
     let mut differences: Vec<Option<Vec<f64>>> =
         asked.iter().map(|one| differences(one).filter(|_| is_paired)).collect();
@@ -151,8 +154,8 @@ fn differences(one: &Asked) -> Option<Vec<f64>> {
     a.iter().zip(b).map(|(a, b)| Some(((*b)? / (*a)?).ln()).filter(|d| d.is_finite())).collect()
 }
 
-/// Combines the comparisons of a row's statistics to a verdict. Differences up to `threshold` count
-/// as no difference.
+/// Combines the comparisons of a row's statistics into a verdict. If no difference was found, and
+/// all 90 % intervals are within ± `threshold`, the verdict is `Same`.
 pub fn decide(answers: &[Option<Compared>], untested: Option<Untested>, threshold: f64) -> Decided {
     let compared: Vec<Compared> = answers.iter().flatten().cloned().collect();
     let verdict = match untested {
@@ -259,7 +262,7 @@ mod tests {
         let Verdict::Unknown { half_width, pairs } = settled.verdict else {
             panic!("{:?}", settled.verdict)
         };
-        // The interval reaches from −4 % to 4 % in logarithms.
+        // In logarithms, the interval reaches from −0.04 to 0.04.
         assert!((half_width - 0.04f64.exp_m1()).abs() < 1e-12, "{half_width}");
         let expected = (POWER * 0.05 / 0.03f64.ln_1p()).powi(2).ceil() + 2.0;
         assert_eq!(pairs, Some(expected as u32));

@@ -1,11 +1,13 @@
-//! Decides whether a whole run is slower or faster, and how much each row contributes to the
-//! difference.
+//! Compares whole runs, and divides their difference into a part that typical executions explain
+//! and a remainder.
 //!
 //! Whole runs are compared at typical cost: the time that all ops together would take if each
-//! execution took as long as the typical one. They are also compared at the floor, the 10th
-//! percentile. Means of pairs' differences can be added, so the contributions of the rows and the
-//! remainder add up to the difference of the recorded times. The *remainder* is the time that
-//! typical executions do not explain, for example slow calls and first calls.
+//! execution took as long as the typical one. They are also compared at the floor: as if each
+//! execution took as long as the op's 10th percentile. For paired runs, the contribution of a row
+//! to the difference is the mean of the pairs' differences. Such means can be added, so the
+//! contributions of the rows and the remainder add up to the difference of the recorded times. The
+//! *remainder* is the time that typical executions do not explain, for example slow calls and first
+//! calls.
 
 use super::Statistic;
 use super::parts::{Part, difference};
@@ -14,7 +16,7 @@ use super::recorded::{By, Recorded, RunRow};
 use super::values::{Pairs, fastest_of, floor_of, part_of};
 use super::verdict::{Asked, Compared, Decided, Verdict};
 
-/// The comparison of all rows together.
+/// The comparison of all ops together.
 #[derive(Clone, Debug)]
 pub struct Whole {
     /// The fastest, the floor and the typical execution, each summed over all ops.
@@ -22,13 +24,14 @@ pub struct Whole {
     pub verdict: Verdict,
     /// Time in recorded calls, in ns: the median over the runs of each side.
     pub total_ns: [Option<f64>; 2],
-    /// Whether `total_ns` is an estimate, because some run of the side had a budget.
+    /// Whether `total_ns` is an estimate, because some run of the side had a budget (a limit for
+    /// the cost of recording).
     pub estimated: [bool; 2],
-    /// The threads' wall times outside of recorded calls, in ns: the median over the runs of each
-    /// side.
+    /// The sum of the threads' wall times outside of recorded calls, in ns: the median over the
+    /// runs of each side.
     pub between_ns: [Option<f64>; 2],
     /// The difference of the recorded times. For paired runs, it is the mean of the pairs'
-    /// differences, which need not be the difference of the medians in `total_ns`. The sum of
+    /// differences, which need not be the difference of the medians in `total_ns`. It is the sum of
     /// `explained` and `remainder`.
     pub difference: Option<Part>,
     /// The difference if each execution took as long as the op's typical one.
@@ -37,7 +40,7 @@ pub struct Whole {
     pub remainder: Option<Part>,
 }
 
-/// The sums over all ops in each run of each side.
+/// The time of all ops together at typical cost and at the floor, for each side and run.
 pub struct Parts {
     typical: [Vec<Option<f64>>; 2],
     floor: [Vec<Option<f64>>; 2],

@@ -12,7 +12,7 @@ use crate::walk::{Adder, walk};
 
 /// Reads all calls of a profile and returns their exact statistics. With `raw`, durations are used
 /// as recorded; callers should pass [`Summary::raw`](crate::Summary::raw) of the same profile. For
-/// a run with a budget, the result has no rows.
+/// a run with a budget (a limit for the cost of recording), the result has no rows.
 pub fn exact(profile: &Profile, raw: bool) -> Exact {
     let mut all = Exact::default();
     if profile.is_sampled() {
@@ -35,7 +35,8 @@ struct Collector<'a> {
     ns_per_part: f64,
     rows: HashMap<Key, u32>,
     sums: Vec<ExactRow>,
-    /// The row of each export that was found so far in the process and thread of `known_of`.
+    /// For each export (number of an executable's function) that was found in the thread
+    /// `known_of`: the index of its row in `sums`, or `NO_ROW`.
     known: HashMap<u32, u32>,
     known_of: Option<(usize, usize)>,
     page_rows: Vec<u32>,

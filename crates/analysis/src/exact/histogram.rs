@@ -59,13 +59,13 @@ impl Histogram {
         self.counts.iter().fold(0, |sum, values| sum.saturating_add(*values))
     }
 
-    /// Returns the quantile `q` (0 to 1), with an error of at most 1/128. The exact quantile is the
-    /// smallest value that at least the part `q` of all values does not exceed. `None` without
-    /// values.
+    /// Returns the quantile `q` (0 to 1), with a relative error of at most 1/128. The exact
+    /// quantile is the smallest value *v* such that at least the fraction `q` of all values is not
+    /// larger than *v*. `None` without values.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let values = self.values();
-        // Ranks are counted from 1. A float has 53 bits, so the rank is inexact for more than 2⁵³
-        // values.
+        // Ranks are counted from 1. A float has 53 significant bits, so the rank is inexact for
+        // more than 2⁵³ values.
         let rank = ((q.clamp(0.0, 1.0) * values as f64).ceil() as u64).clamp(1, values.max(1));
         let mut below = 0u64;
         let mut of_rank = self.buckets().skip_while(|(_, values)| {

@@ -2,8 +2,8 @@
 
 use super::wide::{Sum, Wide};
 
-/// Sums over the calls in which two variables both have a value. They do not depend on the order of
-/// the calls.
+/// Sums over the calls in which two variables both have a value. The sums do not depend on the
+/// order of the calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moments {
     pub calls: u64,
@@ -43,9 +43,9 @@ impl Moments {
         self.yy.merge(other.yy);
     }
 
-    /// Returns Pearson's correlation, with an error of some 5·10⁻¹⁶: the differences are computed
-    /// with 256 bits, and rounded once. `None` if a variable is constant, or if a sum has more than
-    /// 38 digits.
+    /// Returns Pearson's correlation, with an error of some 5·10⁻¹⁶. The differences nΣxy − ΣxΣy,
+    /// nΣx² − (Σx)² and nΣy² − (Σy)² are computed exactly, and each is rounded once. `None` if a
+    /// variable is constant, or if a sum has more than 38 digits.
     pub fn pearson(&self) -> Option<f64> {
         let n = u128::from(self.calls);
         let (x, y) = (self.x.get()?, self.y.get()?);

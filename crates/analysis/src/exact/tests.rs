@@ -1,5 +1,5 @@
 //! Tests of exact statistics. Expected values come from sorting, and from Python's integers, which
-//! have any size.
+//! can have any size.
 
 use std::process::Command;
 

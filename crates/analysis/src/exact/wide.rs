@@ -1,10 +1,11 @@
 //! Computes sums that never wrap around: they are either right or missing.
 
-/// The smallest number with 39 digits. Query engines share decimal columns of up to 38 digits.
+/// The smallest number with 39 digits. Query engines commonly support decimal columns of at most 38
+/// digits.
 pub const BEYOND: u128 = 10u128.pow(38);
 
 /// A sum of numbers that are not negative. A sum that exceeds 38 digits loses its value for good.
-/// Because no number is negative, this does not depend on the order of the numbers.
+/// Because no number is negative, this happens whatever the order of the numbers is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum(Option<u128>);
 
@@ -39,7 +40,7 @@ impl Sum {
 pub(super) struct Wide(u128, u128);
 
 impl Wide {
-    /// Returns the product of two numbers, which fits into 256 bits.
+    /// Returns the product of two numbers. It always fits into 256 bits.
     pub fn product(a: u128, b: u128) -> Self {
         const LOW: u128 = (1 << 64) - 1;
         let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);
@@ -60,8 +61,8 @@ impl Wide {
         match self.0 {
             0 => self.1 as f64,
             high => {
-                // The lowest of the upper 128 bits is also set if a set bit below was cut off, so
-                // that rounding is correct.
+                // If a bit that is cut off was set, the lowest bit of `digits` is set, too, so that
+                // the conversion to a float rounds correctly.
                 let shift = high.leading_zeros();
                 let lower = self.1.checked_shr(128 - shift).unwrap_or(0);
                 let cut = self.1.checked_shl(shift).unwrap_or(0) != 0;

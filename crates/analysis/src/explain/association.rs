@@ -1,5 +1,5 @@
-//! Measures how strongly two variables of the same calls are associated: by correlations of their
-//! ranks, and by the mutual information of classes of their values.
+//! Measures how strongly two variables of the same calls are associated. The measures are the
+//! correlation of their ranks, and the mutual information of classes of their values.
 
 use std::collections::HashMap;
 
@@ -46,8 +46,8 @@ pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     correlation(&ranks(&keep(a)), &ranks(&keep(b)))
 }
 
-/// Counts the calls in each combination of a class of `classes` and a class of `of` (below
-/// `kinds`). The table `cells` has one row of `kinds` cells for each class of `classes`.
+/// Counts the calls for each pair of a class in `classes` and a class in `of`. The classes in `of`
+/// are below `kinds`. The table `cells` has one row of `kinds` cells for each class of `classes`.
 pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut [u32]) {
     cells.fill(0);
     for (class, of) in classes.iter().zip(of) {
@@ -83,8 +83,9 @@ pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
 }
 
 /// Returns the mutual information of two classifications of the same calls, in nats. `excess` is
-/// smaller than `nats` by (rows − 1) (columns − 1) / 2n, the mean of independent classifications
-/// (Miller, 1955). Calls with a class of `u32::MAX` are left out.
+/// `nats` minus (rows − 1) (columns − 1) / 2n, or 0 if that is negative. The subtracted term is the
+/// approximate mean of `nats` for independent classifications (Miller, 1955). Calls with a class of
+/// `u32::MAX` are left out.
 pub fn information(a: &[u32], b: &[u32]) -> Information {
     let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
     for pair in a.iter().copied().zip(b.iter().copied()) {
@@ -126,14 +127,15 @@ pub fn information(a: &[u32], b: &[u32]) -> Information {
     }
 }
 
-/// What two classifications of the same calls share.
+/// The mutual information of two classifications of the same calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Information {
     /// The mutual information in nats, without a correction.
     pub nats: f64,
-    /// `nats` minus the mean of independent classifications.
+    /// `nats` minus the mean that independent classifications would have; at least 0.
     pub excess: f64,
-    /// The smaller one of the two entropies, which the mutual information cannot exceed.
+    /// The smaller one of the two classifications' entropies, which the mutual information cannot
+    /// exceed.
     pub least_entropy: f64,
 }
 
@@ -142,8 +144,8 @@ pub(super) fn as_correlation(excess: f64) -> f64 {
     (1.0 - (-2.0 * excess.max(0.0)).exp()).max(0.0).sqrt()
 }
 
-/// Divides the values by their ranks into at most `most` classes of equal size. Equal values are in
-/// one class. `u32::MAX` stands for a missing value.
+/// Divides the values, in the order of their ranks, into at most `most` classes of about equal
+/// size. Equal values are in one class. `u32::MAX` stands for a missing value.
 pub(super) fn classes(ranks: &[f64], most: usize) -> Vec<u32> {
     let n = ranks.iter().filter(|rank| !rank.is_nan()).count() as f64;
     let class = |rank: &f64| match rank.is_nan() {

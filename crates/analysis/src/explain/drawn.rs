@@ -1,5 +1,5 @@
-//! Chooses a sample of the calls of ops. The choice depends only on the recorded calls, so a
-//! profile has one sample, with any number of worker threads.
+//! Chooses a sample of the calls of ops. The choice depends only on the recorded calls, so it is
+//! the same with any number of worker threads.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ const MISSING: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// A pseudorandom number from the identity of the call. The sample consists of the op's calls
-    /// with the smallest numbers.
+    /// A pseudorandom number that is computed from the call's process, thread, start and function.
+    /// The sample consists of the op's calls with the smallest numbers.
     lot: u64,
     /// The start of the call, in ticks.
     pub begin: u64,
@@ -32,11 +32,11 @@ pub(super) struct Call {
     pub row: u32,
     pub is_first: bool,
     pub is_moved: bool,
-    /// The index in [`Drawn::values`] at which the call's values begin.
+    /// The index in [`Drawn::values`] at which the call's counter values begin.
     values: usize,
 }
 
-/// The sampled calls of one op, sorted by start.
+/// The sampled calls of one op, and the first call of each thread. `finish` sorts them by start.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
     /// Number of all outermost calls of the op, in the sample or not.
@@ -54,7 +54,7 @@ impl Drawn {
         self.values.get(call.values + counter).copied().filter(|value| *value != MISSING)
     }
 
-    /// Keeps the `most` calls with the smallest [`Call::lot`], and the first calls.
+    /// Keeps the `most` calls with the smallest [`Call::lot`], and the first call of each thread.
     fn keep(&mut self, most: usize, counters: usize) {
         if self.calls.len() > most {
             self.calls.select_nth_unstable_by_key(most, |call| call.lot);
@@ -127,7 +127,8 @@ struct Worker<'a> {
     /// For each key, the index of the op, and the index of the row among the op's rows.
     numbers: &'a HashMap<Key, (u32, u32)>,
     ops: Vec<Drawn>,
-    /// The indices of the op and of the row for each call of the page.
+    /// The indices of the op and of the row for each call of the page (a block of one thread's
+    /// records).
     rows: Vec<(u32, u32)>,
 }
 

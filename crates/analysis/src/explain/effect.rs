@@ -4,15 +4,17 @@ use super::What;
 use super::association::{information, ranks, spearman};
 use super::variable::{Values, Variable};
 
-/// A class is worth reporting if the median duration of its calls is at least this many times that
-/// of the other calls, or if its share of the slow calls is at least `MORE_SLOW` times its share of
-/// all calls.
+/// A class consists of calls with the same or similar values of a variable. A class is worth
+/// reporting if the median duration of its calls is at least this many times that of the other
+/// calls. It is also worth reporting if its share of the slow calls is at least `MORE_SLOW` times
+/// its share of all calls.
 const LARGER: f64 = 1.05;
 const MORE_SLOW: f64 = 1.5;
 /// Time off a CPU is worth reporting if it is at least this part of the slowest calls' time, and a
-/// larger part than in the other calls.
+/// smaller part of the other calls' time.
 const OFF_CPU: f64 = 0.1;
-/// An effect comes first if it explains at least this part of the slowest calls' additional time.
+/// The time off a CPU is reported first if it explains at least this part of the slowest calls'
+/// additional time (compared with the other calls).
 const MOST: f64 = 0.5;
 
 /// The effect of a variable. Durations are in the unit of the durations that the caller passed in.
@@ -20,7 +22,7 @@ const MOST: f64 = 0.5;
 pub enum Effect {
     /// The effect of a numeric variable.
     Ordered {
-        /// The correlation of the variable's ranks with the durations.
+        /// The correlation of the ranks of the variable with the ranks of the durations.
         spearman: f64,
         /// The values of the variable in the slowest calls.
         slow: Level,
@@ -28,7 +30,7 @@ pub enum Effect {
     },
     /// The effect of the time off a CPU, which is a part of the durations.
     OffCpu {
-        /// The correlation of the ranks of the time off a CPU with the durations.
+        /// The correlation of the ranks of the time off a CPU with the ranks of the durations.
         spearman: f64,
         /// The time off a CPU in the slowest calls.
         slow: Level,
@@ -39,25 +41,28 @@ pub enum Effect {
         share: f64,
         /// The time off a CPU in the other calls, as a part of their time.
         of_others: f64,
-        /// The part of the slowest calls' additional time that is time off a CPU. Additional to the
-        /// mean of the other calls.
+        /// The additional time off a CPU in the slowest calls, as a part of their additional
+        /// duration. Both are differences between the mean of the slowest calls and the mean of the
+        /// other calls.
         of_excess: f64,
     },
-    /// The effect of the class whose calls differ most.
+    /// The effect of the class whose durations differ most from the others.
     Class {
         class: u32,
         /// The median duration of the calls in the class.
         median: f64,
-        /// The median duration of the calls in all other classes.
+        /// The median duration of all other calls.
         others: f64,
         /// The part of all calls that are in the class, from 0 to 1.
         share: f64,
         /// The part of the slowest calls that are in the class, from 0 to 1.
         of_slow: f64,
-        /// The mutual information of the variable and of 16 classes of durations, in nats.
+        /// The mutual information of the variable and the durations (divided into 16 classes), in
+        /// nats.
         information: f64,
     },
-    /// The effect of being a first call. `median` is the median duration of first calls.
+    /// The effect of being the first call on a thread. `median` is the median duration of first
+    /// calls.
     First {
         /// Number of first calls.
         calls: usize,
@@ -67,8 +72,8 @@ pub enum Effect {
         /// Number of first calls that are among the slowest calls.
         of_slow: usize,
     },
-    /// The effect of the time in the run. The calls, in the order in which they began, are divided
-    /// into tenths.
+    /// The effect of the time at which a call began. The calls, in the order in which they began,
+    /// are divided into tenths.
     Time {
         /// The correlation of the order of the calls with their durations.
         spearman: f64,
@@ -104,8 +109,8 @@ impl Level {
 }
 
 impl Effect {
-    /// Whether the effect is large enough to be reported. For first calls, that is so if their
-    /// median is at least `first_times` times that of the others.
+    /// Whether the effect is large enough to be reported. First calls are reported if their median
+    /// duration is at least `first_times` times that of the other calls.
     pub(super) fn is_worth_saying(&self, first_times: f64) -> bool {
         match self {
             Self::First { median, others, .. } => *median >= first_times * others,
@@ -118,7 +123,8 @@ impl Effect {
         }
     }
 
-    /// Whether the effect explains most of the additional time of the slow calls.
+    /// Whether the effect is time off a CPU that explains at least the part `MOST` of the slowest
+    /// calls' additional time.
     pub(super) fn is_most(&self) -> bool {
         matches!(self, Self::OffCpu { of_excess, .. } if *of_excess >= MOST)
     }
@@ -138,7 +144,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// `is_slow` is true for the slowest calls.
+/// Returns the effect of a variable. `is_slow` is true for the slowest calls.
 pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]) -> Effect {
     match &variable.values {
         Values::Ordered(values) if variable.what == What::OffCpu => {
@@ -180,7 +186,7 @@ pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]
     }
 }
 
-/// Considers the calls for which the time off a CPU is known.
+/// Returns the effect of the time off a CPU, over the calls for which it is known.
 fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     let those = |slow: bool| -> (Level, f64, f64) {
         let all = values.iter().zip(durations).zip(is_slow);
@@ -202,8 +208,8 @@ fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     Effect::OffCpu { spearman, slow, others, means, share, of_others, of_excess }
 }
 
-/// Returns the effect of the class whose mean rank of durations is farthest from the middle,
-/// weighted by its number of calls.
+/// Returns the effect of the class with the largest n·(r − m)². Here, n is the number of calls in
+/// the class, r the mean rank of their durations, and m the mean rank of all durations.
 fn of_class(classes: &[u32], durations: &[f64], is_slow: &[bool]) -> Effect {
     let ranks = ranks(durations);
     let middle = (durations.len() as f64 + 1.0) / 2.0;

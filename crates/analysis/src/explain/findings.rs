@@ -8,19 +8,20 @@
 //! ```
 //!
 //! **Strength.** An ordered variable has two strengths: Spearman's correlation with the durations,
-//! and the correlation of the variable's ranks with being among the slowest 5 %, which finds rare
-//! effects. For classes, the strength is the mutual information with the duration in six classes,
-//! of which the last two are the slowest tenth. A variable that is weaker than [`CORRELATION`],
-//! [`TAIL`] or [`INFORMATION`] is not reported, however certain the association is.
+//! and the correlation of its ranks with whether a call is among the slowest 5 %. The second one
+//! finds rare effects. For a variable with classes, the strength is the mutual information with six
+//! classes of durations. The last two of the six are the slowest tenth of the calls. A strength
+//! below its limit ([`CORRELATION`], [`TAIL`] or [`INFORMATION`]) does not count, however certain
+//! the association is.
 //!
-//! **Chance.** A variable is reported if none of many other orders of the durations (`permuted`)
-//! results in a strength as large. The number of orders is chosen so that the probability that any
-//! variable is reported by chance is at most `LEVEL` (Bonferroni over all strengths that were
-//! tested).
+//! **Chance.** The durations are put into many other orders (`permuted`). A variable is reported
+//! only if one of its strengths is larger than in all of these orders. The number of orders is
+//! chosen so that the probability that any variable is reported by chance is at most `LEVEL`
+//! (Bonferroni over all strengths that were tested).
 //!
 //! **Drift.** If durations change with the time in the run, they are associated with every variable
 //! that changed over the run. So if they drift, the strengths of all variables but the time are
-//! computed from the ranks within each sixteenth of the run.
+//! computed from the ranks of the durations within each sixteenth of the run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -37,40 +38,45 @@ use super::variable::{MOST_CLASSES, Values, Variable};
 /// The highest probability that a variable is reported although none is associated with the
 /// durations.
 const LEVEL: f64 = 0.02;
-/// With fewer calls than this, nothing is computed.
+/// With fewer calls than this, no variable is analysed.
 pub const LEAST_CALLS: usize = 50;
-/// The smallest correlation of ranks that is reported.
+/// Correlations of ranks are reported only if they are at least this large.
 pub const CORRELATION: f64 = 0.1;
-/// The smallest correlation with being among the slowest calls that is reported.
+/// Correlations with whether a call is among the slowest are reported only if they are at least
+/// this large.
 pub const TAIL: f64 = 0.15;
-/// The smallest mutual information that is reported, as the correlation of two normal variables
-/// that have it.
+/// Mutual information is reported only if it is at least that of two normal variables with this
+/// correlation.
 pub const INFORMATION: f64 = 0.1;
 /// The part of the calls that count as the slowest.
 pub const SLOWEST: f64 = 0.05;
-/// If the slowest calls take less than this times the median, there is nothing to explain.
+/// If the median duration of the slowest calls is less than this many times that of all calls,
+/// there is nothing to explain.
 pub const EVEN: f64 = 1.05;
-/// First calls are reported if their median is at least this many times that of the other calls.
+/// First calls are reported if their median duration is at least this many times that of the other
+/// calls.
 const FIRST_TIMES: f64 = 1.5;
 /// The run is divided into this many parts to remove a drift.
 const TIMES: usize = 16;
-/// The limits between the classes of durations: ranks as a part of the number of calls.
+/// The limits between the classes of durations: ranks divided by the number of calls.
 const ENDS: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
 const KINDS: usize = ENDS.len() + 1;
-/// Two variables count as the same if the correlation of their ranks is at least this, or if their
-/// mutual information is at least `SAME_CLASSES` of the smaller entropy.
+/// Two variables count as the same if the absolute correlation of their ranks is at least this.
+/// They also count as the same if their mutual information is at least the part `SAME_CLASSES` of
+/// the smaller one of their entropies.
 const SAME_RANKS: f64 = 0.9;
 const SAME_CLASSES: f64 = 0.8;
-/// Of two variables that count as the same, the one with fewer classes is reported if its strength
-/// is at least this part of the other's.
+/// Of two variables that count as the same, the variable with fewer classes is reported if its
+/// strength is at least this part of the other strength.
 const SIMPLER: f64 = 0.9;
 
 /// The variables that are associated with the durations of some calls.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// The reason why there are no findings. `None` if variables were analysed.
+    /// The reason why there are no findings. `None` if the variables were analysed, even if no
+    /// finding resulted.
     pub silent: Option<Silent>,
-    /// Whether the durations drift. The drift was removed before the other variables were analysed.
+    /// Whether the durations drift. A drift is removed before the other variables are analysed.
     pub drifts: bool,
     pub slow: Slow,
     /// The reported variables, the strongest first. A finding that explains most of the slow calls'
@@ -108,7 +114,7 @@ pub struct Slow {
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub what: What,
-    /// The largest strength, from 0 to 1, of the variable or of the one in `same` that it replaced.
+    /// The strength of this variable, from 0 to 1.
     pub strength: f64,
     pub effect: Effect,
     /// Variables that cannot be distinguished from this one in these calls.
@@ -116,15 +122,16 @@ pub struct Finding {
 }
 
 enum Strength {
-    /// The sum of the products of a variable with the ranks of the durations or, if `is_tail`, with
-    /// being slow. `found` is the sum for the recorded order.
+    /// The sum over all calls of the variable's rank times the duration's rank, both relative to
+    /// the middle. With `is_tail`, the variable's ranks are added up over the slow calls. `found`
+    /// is the absolute value of the sum for the recorded order.
     Dot {
         x: Vec<f32>,
         is_tail: bool,
         found: f64,
     },
-    /// The mutual information with the durations. `excess` is the part above the mean of
-    /// independent classes.
+    /// `found` is the mutual information with the durations. `excess` is the part of it above the
+    /// mean for independent classes.
     Classes {
         classes: Vec<u32>,
         found: f64,
@@ -137,7 +144,7 @@ enum Strength {
 }
 
 struct Durations {
-    /// Ranks, shifted so that their mean is 0.
+    /// Ranks divided by their number, and shifted so that their mean is 0.
     ranks: Vec<f32>,
     is_slow: Vec<f32>,
     kinds: Vec<u8>,
@@ -161,9 +168,10 @@ impl Durations {
         Blocks::new(&[&self.ranks, &from_middle, &self.is_slow])
     }
 
-    /// Returns the blocks for testing whether durations change with the time in the run. A drift
-    /// would make all calls look similar, so a straight line is subtracted from each quarter of the
-    /// run. With shorter parts, the similarity of neighbours would be subtracted, too.
+    /// Returns the blocks (calls that stay together when the order is changed) for testing whether
+    /// durations change with the time in the run. A drift would make all neighbouring calls look
+    /// similar, so a straight line is subtracted from the values in each quarter of the run. With
+    /// shorter parts, the similarity of neighbours would be subtracted, too.
     fn blocks_for_time(&self) -> Option<Blocks> {
         let quarter = self.ranks.len().div_ceil(4).max(2);
         let level = |values: &[f32]| -> Vec<f32> {
@@ -203,8 +211,8 @@ fn without_line(values: &[f32]) -> Vec<f32> {
 }
 
 /// Marks the slowest 5 % of the calls. If the shortest duration among them also occurs in other
-/// calls, either all calls with this duration are marked or none of them. All are marked if that
-/// marks at most 20 % of all calls, or at most half of them if no call is slower.
+/// calls, either all calls with this duration are marked or none of them. They are marked if this
+/// marks at most 20 % of all calls, or at most half of all calls if no call is slower.
 pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -218,11 +226,12 @@ pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     values.iter().map(|value| if is_few { *value >= end } else { *value > end }).collect()
 }
 
-/// Finds the variables that are associated with the durations of calls, which must be in the order
-/// in which they began. The answer does not depend on the number of `workers`.
+/// Finds the variables that are associated with the durations of calls. The calls must be in the
+/// order in which they began. The answer does not depend on the number of `workers`.
 ///
-/// Cost: at most 50 × (number of strengths) orders for the time, and as many for the other
-/// variables. Each order computes only the strengths again that no earlier order has reached.
+/// Cost: at most 50 × (number of strengths) orders of the durations are tried for the time in the
+/// run, and as many for the other variables. In each order, only those strengths are computed that
+/// no earlier order has reached.
 pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> Answer {
     let slow = Slow::new(durations);
     let why = match slow.calls {
@@ -241,7 +250,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     let level = Durations::without_drift(durations);
     let time = variables.iter().find(|one| matches!(one.values, Values::Time));
     let of_time = time.map_or_else(Vec::new, |time| strengths(&time.values, &recorded));
-    // A drift makes all neighbours look similar, so these blocks come from durations without it.
+    // A drift makes all neighbouring calls look similar, so these blocks are computed from
+    // durations without a drift.
     let drifts = recorded.blocks_for_time().is_some_and(|blocks| {
         survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
     });
@@ -273,7 +283,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
     if let Some(time) = time.filter(|_| drifts) {
         // After the drift was removed, a variable that changed with the time has no strength left.
-        // So it is compared with the recorded durations.
+        // So its strength is computed from the recorded durations.
         let also = |one: &&&Variable| {
             strongest(&strengths(&one.values, &recorded)) > 0.0
                 && are_same(&time.values, &one.values, durations.len())
@@ -350,7 +360,7 @@ impl Values {
         }
     }
 
-    /// `None` if the variable has no order.
+    /// Returns the rank of each call's value; `None` if the variable has no order.
     fn ranks(&self, calls: usize) -> Option<Vec<f64>> {
         match self {
             Self::Ordered(values) => Some(ranks(values)),
@@ -420,8 +430,8 @@ fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
     places.iter().map(|at| f64::from(ranks[*at as usize])).sum()
 }
 
-/// Whether the order `pieces` has only calls from `places` at the positions `places`, which are
-/// ascending.
+/// Whether, in the order `pieces`, each position in `places` has a call whose recorded position is
+/// in `places`, too. `places` must be ascending.
 fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     let calls = pieces.iter().flat_map(|(from, to)| *from..*to);
     let is_one = |at: usize| places.binary_search(&(at as u32)).is_ok();
@@ -432,8 +442,8 @@ fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
 /// Returns the size of a strength, from 0 to 1.
 fn size(strength: &Strength) -> f64 {
     match strength {
-        // Ranks divided by their number have a variance of 1/12. Being slow is a number that is 1
-        // with the probability `SLOWEST`, and otherwise 0.
+        // Ranks divided by their number have a variance of 1/12. Being slow is treated as a number
+        // that is 1 with the probability `SLOWEST`, and otherwise 0.
         Strength::Dot { x, is_tail: false, found } => {
             let squares: f64 = x.iter().map(|v| f64::from(v * v)).sum();
             found / (squares * x.len() as f64 / 12.0).sqrt().max(f64::MIN_POSITIVE)
@@ -488,13 +498,14 @@ fn survive(
                         cells(classes, &kinds, KINDS, &mut counts);
                         (information_of(&counts, KINDS), *found)
                     }
-                    // If the order has only first calls at the positions of first calls, the result
-                    // is the recorded one and not chance. With blocks, that happens in about one of
-                    // n orders of n calls.
+                    // If the order has first calls at all positions of first calls, its sum is the
+                    // recorded one, which says nothing about chance. First calls in one block move
+                    // together, so this happens in about one of n orders of n calls.
                     Strength::First { places, .. } if stay(places, &order) => continue,
                     Strength::First { places, found } => (sum_of(places, &ranks), *found),
                 };
-                // In another order, the same terms can add up to a slightly different sum.
+                // In another order, the same terms can add up to a slightly different sum, so there
+                // is a small tolerance.
                 if chance >= found * (1.0 - 1e-6) {
                     alive.store(false, Ordering::Relaxed);
                 }
@@ -507,7 +518,8 @@ fn survive(
     alive.into_iter().map(AtomicBool::into_inner).collect()
 }
 
-/// Returns the sum of the products. Partial sums keep the precision.
+/// Returns the sum of the products of corresponding elements. The sum is added up in parts, which
+/// keeps the rounding errors small.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let part = |(a, b): (&[f32], &[f32])| {
         let mut lanes = [0f32; 16];
@@ -528,7 +540,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.chunks(1_024).zip(b.chunks(1_024)).map(part).sum()
 }
 
-/// Whether the values of two variables cannot be distinguished in these calls.
+/// Whether two variables have so similar values that they count as the same.
 fn are_same(a: &Values, b: &Values, calls: usize) -> bool {
     if let Some((a, b)) = a.ranks(calls).zip(b.ranks(calls))
         && spearman(&a, &b).abs() >= SAME_RANKS

@@ -1,6 +1,6 @@
-//! Counts the calls that were running on other threads when the calls of an op began. The whole
-//! duration of a call is not considered, because a longer call has more neighbours merely because
-//! it is longer.
+//! Counts the neighbours of an op's calls: the calls that were running on other threads of the
+//! process when the op's call began. Calls that begin later are not counted, because a long call
+//! would have many of them merely by being long.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,22 +10,24 @@ use profile::{Columns, PageDecoder, PageKey, Profile, on_threads};
 use super::drawn::Call;
 use crate::table::Key;
 
-/// The result contains at most this many ops: those with the most neighbours.
+/// The result contains at most this many ops: those whose calls were counted most often.
 const OPS: usize = 6;
-/// While neighbours are counted, at most this many ops are kept: those that are found first.
+/// For each analysed op, each worker counts the neighbours of at most this many ops: those that it
+/// finds first.
 const MOST_OPS: usize = 256;
 
 /// The calls of other threads that were running at the start of each call of an op.
 pub(super) struct Meanwhile {
     /// For each call, the number of other threads that were in any call.
     pub threads: Vec<u16>,
-    /// For some ops: for each call, how many calls of the op were running on other threads.
+    /// For each of some ops: how many of its calls were running on other threads when each analysed
+    /// call began.
     pub ops: Vec<(Key, Vec<u16>)>,
 }
 
-/// The limit, in bytes, on the counts of neighbours that all workers together keep at once. A
-/// single op may exceed it. If the counts for all ops need more,
-/// the pages are read several times, each time for some of the ops.
+/// The counts of neighbours that all workers together keep at once take at most this many bytes. A
+/// single op may need more. If the counts for all ops need more, the pages (blocks of recorded
+/// calls) are read several times, each time for some of the ops.
 const MEMORY: usize = 256 << 20;
 
 struct Found {
@@ -34,7 +36,7 @@ struct Found {
     /// For each call, the last thread that was counted in `threads`, so that nested calls of a
     /// thread count once.
     seen: Vec<u32>,
-    /// The index at which the previous search for calls started.
+    /// The index that the previous search for calls found. The next search starts there.
     at: usize,
 }
 
@@ -56,8 +58,8 @@ impl Found {
     }
 }
 
-/// Finds the calls that were running on other threads when the calls of each of these ops began.
-/// The calls of each op must be sorted by start.
+/// Counts the calls that were running on other threads of the process when the calls of each of
+/// these ops began. The calls of each op must be sorted by start.
 pub(super) fn meanwhile(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile> {
     let each = 4 + 2 * profile.ops.all().len().min(MOST_OPS);
     let mut all = Vec::new();

@@ -2,37 +2,40 @@
 //! theirs.
 //!
 //! Neighbouring calls are similar (because of a busy machine, a frequency, a cache), so durations
-//! are not moved one by one. They are cut into blocks of random lengths, much longer than the
-//! distance over which neighbours are similar, and the blocks are exchanged. So durations keep
-//! their relation to neighbouring durations, and lose their relation to other variables. Because
-//! the lengths are random, this includes variables that repeat periodically (such as a workgroup or
-//! a thread).
+//! are not moved one by one. Their sequence is cut into blocks of random lengths, and the blocks
+//! are exchanged. The blocks are much longer than the distance over which neighbours are similar.
+//! So durations keep their relation to neighbouring durations, and lose their relation to other
+//! variables. Because the lengths are random, this also holds for variables that repeat
+//! periodically (such as a workgroup or a thread).
 //!
 //! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than if
-//! they were independent. It is the largest value of B·Var(means of B)/Var for B = 1, 2, 4, … up to
-//! a twentieth of the calls. It is computed for the ranks of the durations, for the distances of
-//! the ranks from the middle, and for being slow; the largest value is used. A block has 4 (τ − 1)
-//! calls on average, but at least a 500th of all calls, because fewer blocks can be moved faster.
-//! If this results in fewer than 16 blocks, nothing is tested. If the similarity of neighbours
-//! decays exponentially, blocks of this length miss at most an eighth of the variance of chance.
+//! they were independent. It is the largest value of B·Var(means of B calls)/Var(single calls) for
+//! B = 1, 2, 4, … up to a twentieth of the calls. It is computed for the ranks of the durations,
+//! for the distances of the ranks from the middle, and for whether each call is slow (1 or 0); the
+//! largest value is used. A block has 4 (τ − 1) calls on average, but at least a 500th of all
+//! calls, because fewer blocks can be moved faster. If this results in fewer than 16 blocks,
+//! nothing is tested. If the similarity of neighbours decays exponentially, blocks of this length
+//! underestimate the variance of a strength under chance by at most an eighth.
 //!
 //! **The time in the run** changes more slowly than any other variable, so the length of the blocks
 //! matters most when the time is tested. If calls are similar over a long time, but most of their
-//! variation is chance, then τ is small although the similarity reaches far. So a block has on
-//! average 8 (τ − 1) calls, and is at least twice as long as the smallest B for which τ − 1 is
-//! mostly reached. For this, τ is assumed to be one standard deviation smaller than estimated.
+//! variation is chance, τ is small although the similarity reaches far. So a block has on average 8
+//! (τ − 1) calls, but at least twice the *reach*. The reach is the smallest B for which B·Var(means
+//! of B calls)/Var(single calls) − 1 is at least three quarters of τ − 1. For this, τ is assumed to
+//! be one standard deviation smaller than estimated.
 
 use crate::diff::flips::split_mix;
 
 /// With fewer blocks than this, too few different orders are possible for a test.
 const LEAST_BLOCKS: usize = 16;
-/// With fewer means of neighbours than this, their variance is not used.
+/// The variance of fewer means of neighbours than this is not used.
 const LEAST_MEANS: usize = 20;
 /// The length of a block as a multiple of τ − 1; twice as much to test the time in the run.
 const TIMES_TAU: f64 = 4.0;
 /// The length of a block as a multiple of [`reach`].
 const TIMES_REACH: usize = 2;
-/// A number of neighbours shows most of τ − 1 if their mean shows at least this part of it.
+/// [`reach`] is the smallest number of neighbours for which τ − 1 is at least this part of the
+/// largest τ − 1.
 const MOST_OF_TAU: f64 = 0.75;
 /// The mean length of a block is at least the number of calls divided by this, because fewer blocks
 /// can be moved faster.
@@ -46,8 +49,8 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Computes the blocks for calls with these values, in order. `None` if neighbours are so
-    /// similar that there would be too few blocks.
+    /// Computes the blocks for calls with these series of values, each in the order of the calls.
+    /// `None` if neighbours are so similar that there would be too few blocks.
     pub fn new(series: &[&[f32]]) -> Option<Self> {
         Self::longer_than(0, TIMES_TAU, series)
     }
@@ -118,11 +121,12 @@ fn tau(values: &[f32]) -> f64 {
     taus(values).iter().fold(1.0, |most, (_, tau)| most.max(*tau))
 }
 
-/// Returns the smallest number of neighbours whose mean shows most of τ; 0 if τ may be chance.
+/// Returns the smallest number of neighbours for which τ − 1 is at least the part [`MOST_OF_TAU`]
+/// of the largest τ − 1; 0 if the largest τ may be chance.
 fn reach(values: &[f32]) -> usize {
     let taus = taus(values);
-    // The second factor is one minus the relative standard error of the variance of so few means,
-    // if these are normally distributed.
+    // The second factor is one minus the relative standard error of the variance of n / B means, if
+    // these are normally distributed. Here, n is `values.len()`, and B is `batch`.
     let at_least = |(batch, tau): &(usize, f64)| {
         tau * (1.0 - (2.0 * *batch as f64 / values.len() as f64).sqrt())
     };
@@ -192,7 +196,8 @@ mod tests {
             .collect();
         assert!((2.0..8.0).contains(&tau(&mixed)), "{}", tau(&mixed));
         assert!((32..=512).contains(&reach(&mixed)), "{}", reach(&mixed));
-        // The variance of few means can be large by chance.
+        // For independent values, `reach` should be 0. But if the variance of few means is large by
+        // chance, `reach` is not 0, so the test allows up to 8.
         assert!(reach(&alone) <= 8, "{}", reach(&alone));
         let walk = (0..2_000).scan(0.0, |sum, _| {
             *sum += coin() - 499.5;

@@ -4,7 +4,8 @@ use super::What;
 
 pub const MOST_CLASSES: usize = 64;
 
-/// A variable of the calls, with its values.
+/// A recorded variable, such as the thread or a counter, with its value in each analysed call of an
+/// op.
 #[derive(Clone, Debug)]
 pub struct Variable {
     pub what: What,
@@ -16,10 +17,11 @@ pub struct Variable {
 pub enum Values {
     /// Numbers; NaN is a missing value.
     Ordered(Vec<f64>),
-    /// Classes below [`MOST_CLASSES`]; `u32::MAX` is a missing value.
+    /// Numbers of classes (such as one for each CPU), each below [`MOST_CLASSES`]; `u32::MAX` is a
+    /// missing value.
     Classes(Vec<u32>),
-    /// Whether each call is the first one on its thread.
+    /// Whether each call is the op's first recorded call on its thread.
     First(Vec<bool>),
-    /// The position of the call in the order of the calls.
+    /// The value of each call is its index in the list of calls, which is sorted by start.
     Time,
 }

@@ -1,5 +1,5 @@
-//! Decoded pages of a cluster: those that were used last, and those that another thread decodes
-//! ahead.
+//! Keeps decoded pages of a cluster (pages of one thread that overlap in time): the most recently
+//! used ones, and those that another thread decodes before they are needed.
 //!
 //! ```text
 //!  another thread: decode page 7, 8, … ──► at most AHEAD pages ──► get(7): the pages used last
@@ -7,9 +7,11 @@
 //!                        └────────── decoders that are no longer needed ◄───┘
 //! ```
 //!
-//! Decoding takes half of the time of marking, and the calls of a thread are often one cluster, so
-//! this is what a second processor can do meanwhile. Pages are needed for the first time in the
-//! order of the cluster. A page that is needed again after it was dropped is decoded by the caller.
+//! A thread that marks a cluster (computes the self times of its calls) alone spends half of the
+//! time on decoding. The calls of a thread are often one cluster, which only one thread can mark,
+//! so a second processor can help only by decoding. The pages are decoded ahead in the order of the
+//! cluster, because they are needed for the first time in this order. If a page is needed again
+//! after it was dropped, the thread that needs it decodes it.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
@@ -17,11 +19,12 @@ use profile::{Columns, PageDecoder, PageKey, Profile};
 
 use crate::clusters::PageSpan;
 
-/// Number of decoded pages that wait until they are needed.
+/// At most this many decoded pages wait in the channel until they are needed.
 pub const AHEAD: usize = 4;
 
-/// The pages that were used last, with about `most` calls in total. They stay decoded because the
-/// next round begins in them, and because they are added to the sums when their calls have ended.
+/// Keeps the most recently used pages, which contain about `most` calls in total. They stay decoded
+/// because the marker's next round begins in them, and because a page is needed once more when all
+/// of its calls have ended.
 pub struct Decoded<'a> {
     profile: &'a Profile,
     pub most: usize,
@@ -32,15 +35,16 @@ pub struct Decoded<'a> {
 
 /// Connects the thread that uses the pages to the thread that decodes them ahead.
 pub struct Ahead<'a> {
-    /// The pages that were not needed yet, in their order.
+    /// The keys of the pages that were not taken from the other thread yet, in the order in which
+    /// it decodes them.
     pub expected: std::vec::IntoIter<PageKey>,
     pub pages: Receiver<PageDecoder<'a>>,
     pub used: Sender<PageDecoder<'a>>,
 }
 
 impl<'a> Ahead<'a> {
-    /// Returns the page if it is the next one that the other thread decodes. `used` is a decoder
-    /// that this thread may use again.
+    /// Returns the decoded page `key` if it is the next one from the other thread. If so, also
+    /// sends the decoder in `used` to the other thread, which can use it again.
     fn take(
         &mut self,
         key: PageKey,
@@ -51,7 +55,8 @@ impl<'a> Ahead<'a> {
         }
         self.expected.next();
         if let Some(used) = used.take() {
-            // The thread has ended if it decoded all pages. Then the decoder is not needed.
+            // If the other thread has decoded all pages, it has ended and does not need the
+            // decoder.
             let _ = self.used.send(used);
         }
         self.pages.recv().ok()
@@ -63,14 +68,15 @@ impl<'a> Decoded<'a> {
         Self { profile, most, pages: Vec::new(), ahead: None }
     }
 
-    /// From now on, another thread decodes pages. Pages that are still here would not be taken from
-    /// it, and it would wait forever with the first of them.
+    /// Called when another thread begins to decode pages. Drops all pages in `pages`: if `get`
+    /// found a page there, it would not receive that page from the other thread, which would wait
+    /// forever to send it.
     pub fn begin_ahead(&mut self, ahead: Ahead<'a>) {
         self.pages.clear();
         self.ahead = Some(ahead);
     }
 
-    /// Ends the other thread, if it has not decoded all pages.
+    /// Ends the thread that decodes ahead, if it has not decoded all pages.
     pub fn end_ahead(&mut self) {
         self.ahead = None;
     }

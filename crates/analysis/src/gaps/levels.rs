@@ -1,5 +1,5 @@
-//! Computes levels of calls for each thread: how deep a call is inside of other calls. Each level
-//! has the time in its calls and the time between them.
+//! Sorts the calls of each thread into levels. The level of a call is the number of calls around
+//! it. For each level, computes the time in its calls and the time between them.
 //!
 //! ```text
 //!  level 0   ├──────── step ────────┤      ├──────── step ────────┤
@@ -32,7 +32,8 @@ const DEEPEST: usize = 100;
 pub struct Level {
     /// Process index and thread index.
     pub thread: (usize, usize),
-    /// The number of calls around each call of this level.
+    /// The number of calls around each call of this level. Calls with more than 100 calls around
+    /// them count for level 100.
     pub level: u32,
     pub calls: u64,
     /// The time in the calls of this level, including the calls inside of them.
@@ -59,12 +60,13 @@ struct At {
     op: Place,
 }
 
-/// The sums for an [`At`]. Times are in units of 1/[`crate::amounts::PARTS`] tick.
+/// The sums over the calls of one op on one level of a thread. Times are in units of
+/// 1/[`crate::amounts::PARTS`] tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     calls: u64,
     total: u128,
-    /// The self time of the calls that have calls inside.
+    /// The self time of those calls that have other calls inside.
     around: u128,
     /// Index of the sum that was used after this one the last time; see [`super::Sum`].
     then: usize,
@@ -114,8 +116,8 @@ impl LevelSums {
         let level = call.depth.min(DEEPEST) as u32;
         let sum = self.sum(At { thread, level, op: call.op });
         sum.calls += 1;
-        // The time of a deeper call is included in that of a call around it, which is on the same
-        // level.
+        // A call with a larger depth is inside of a call of depth `DEEPEST`, which counts for the
+        // same level and includes the inner call's time.
         if call.depth <= DEEPEST {
             sum.total += u128::from(call.duration.saturating_sub(call.mark.taken));
         }
@@ -192,8 +194,9 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// Each `step` contains a call of `mm`, and one of `conv`, which contains a call of `k`.
-    /// `alone` and a third `step` have no calls inside, so no part of their time is between calls.
+    /// The first two calls of `step` contain a call of `mm` and one of `conv` each, and `conv`
+    /// contains a call of `k`. The calls of `alone` and the third call of `step` have no calls
+    /// inside, so no part of their time is between calls.
     #[test]
     fn levels_on_paper() {
         let mut script = ProfileScript::monotonic();
@@ -224,7 +227,7 @@ mod tests {
         };
         assert_eq!(found.iter().map(name).collect::<Vec<_>>(), ["step", "conv", "k"]);
     }
-    /// The innermost 49 of 150 calls count as calls of the level of the 101st call.
+    /// Of 150 nested calls, the innermost 49 count for the same level as the 101st call.
     #[test]
     fn calls_beyond_the_deepest_level_are_on_it() {
         let mut script = ProfileScript::monotonic();

@@ -4,15 +4,16 @@ use std::sync::OnceLock;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
-/// For fewer degrees of freedom than this, the quantile is found by bisection. Otherwise a series
-/// has an error below 2e-9.
+/// For fewer degrees of freedom than this, the quantile is found by bisection. Otherwise, it is
+/// computed by a series with an error below 2e-9.
 const EXPANDED: usize = 200;
 
-/// Returns half the width of a 95 % interval in standard errors, for this many degrees of freedom.
-/// Fewer than 1 count as 1, and a fraction is rounded down.
+/// Returns half the width of a 95 % interval, as a multiple of the standard error, for this many
+/// degrees of freedom. A number below 1 counts as 1, and other numbers are rounded down.
 pub fn t95(freedom: f64) -> f64 {
     static SOLVED: OnceLock<Vec<f64>> = OnceLock::new();
-    // Rounding errors may have made a whole number of degrees of freedom slightly too small.
+    // Because of rounding errors, a whole number of degrees of freedom may be slightly too small,
+    // so a little is added before rounding down.
     let freedom = if freedom >= 1.0 { (freedom + 1e-6).floor() } else { 1.0 };
     if freedom >= EXPANDED as f64 {
         return expanded(freedom);
@@ -50,8 +51,8 @@ fn within(t: f64, freedom: usize) -> f64 {
     let angle = (t / (freedom as f64).sqrt()).atan();
     let (sin, cos) = angle.sin_cos();
     let odd = freedom % 2 == 1;
-    // The terms of the sum are the even powers of the cosine from 0 on, or the odd powers from 1
-    // on.
+    // The terms of the sum contain the even powers of the cosine from 0 on if `freedom` is even,
+    // and otherwise the odd powers from 1 on.
     let (mut term, mut sum, mut k) = if odd { (cos, 0.0, 1) } else { (1.0, 0.0, 0) };
     while k + 2 <= freedom {
         sum += term;
@@ -68,7 +69,8 @@ fn within(t: f64, freedom: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// From the tables of Abramowitz and Stegun (26.10) and of NIST's handbook (1.3.6.7.2).
+    /// The expected values are from the tables of Abramowitz and Stegun (26.10) and of NIST's
+    /// handbook (1.3.6.7.2).
     #[test]
     fn as_in_the_tables() {
         for (freedom, quantile) in [

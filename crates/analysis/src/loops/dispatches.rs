@@ -1,9 +1,11 @@
-//! Finds the IREE dispatches that contain loops: the recorded calls of the export that has the name
-//! of an instrumented function.
+//! Finds the IREE dispatches that contain instrumented loops. The profile contains a dispatch as
+//! calls of an export (a numbered function of a library) with the name of the instrumented
+//! function.
 //!
-//! A module in an executable names the exports of its library by their ids
-//! ([`LoopModule::export`](profile::loops::LoopModule::export)). So the match is exact, even if
-//! functions of several models have equal names.
+//! For a module in a library of IREE, the profile contains the id of the library's first export
+//! ([`LoopModule::export`](profile::loops::LoopModule::export)), and this id identifies the
+//! library. So each function is matched with an export of its own library, even if functions of
+//! several models have equal names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,19 +18,19 @@ use crate::amounts::Brackets;
 use crate::sampled::Sample;
 use crate::table::{Key, Places, Selection};
 
-/// The recorded calls of one export's function, in all processes that loaded the module.
+/// The recorded calls of one instrumented function, in all processes that loaded its module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dispatch {
-    /// The dispatch's ops, in ascending order. There are several if modules with equal texts are in
-    /// different libraries.
+    /// The ops of the function's exports, in ascending order. There are several ops if the same
+    /// instrumented module is in several libraries.
     pub ops: Vec<OpId>,
-    /// Number of workgroup calls, timed or not.
+    /// Number of workgroup calls (calls of the function for one workgroup each), timed or not.
     pub workgroups: u64,
-    /// Number of dispatches: each has one call with the workgroup id 0,0,0, and these calls are
-    /// counted. `None` if the workgroup of some call is not known.
+    /// Number of dispatches, found by counting the calls with the workgroup id 0,0,0: each dispatch
+    /// has one such call. `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
     /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with
-    /// a budget, an estimate.
+    /// a budget (a limit for the cost of recording), the sum is an estimate.
     pub ticks: u128,
 }
 
@@ -39,8 +41,8 @@ impl Dispatch {
     }
 }
 
-/// The dispatches of all modules, by identity of the module and name of the function. A function
-/// without recorded calls is missing.
+/// The dispatches of all modules, by identity of the module and name of the function. The map
+/// contains no functions without recorded calls.
 pub type Dispatches = BTreeMap<[u8; 16], BTreeMap<String, Dispatch>>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,8 +53,8 @@ struct Calls {
     ticks: u128,
 }
 
-/// Finds the dispatches of the functions of all modules. If no function has a dispatch, the calls
-/// of the profile are not read.
+/// Finds the dispatches of the functions of all modules. If no instrumented function has an export,
+/// the calls of the profile are not read.
 pub fn dispatches(profile: &Profile, modules: &[LoopModule], table: &LoopTable) -> Dispatches {
     let mut found: BTreeMap<[u8; 16], BTreeMap<String, BTreeSet<OpId>>> = BTreeMap::new();
     for tree in &table.modules {
@@ -94,7 +96,7 @@ pub fn dispatches(profile: &Profile, modules: &[LoopModule], table: &LoopTable) 
         .collect()
 }
 
-/// Returns the exports of the library that a module is in.
+/// Returns the name and the op of each export of the library that contains a module.
 fn exports<'a>(
     profile: &'a Profile,
     module: &LoopModule,
@@ -162,10 +164,11 @@ fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
 /// How a function or loop compares with its dispatch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inside {
-    /// Number of hits per workgroup call.
+    /// Number of hits (entries into the function or loop) per workgroup call.
     pub per_workgroup: f64,
-    /// The inclusive time as a part of the time of the dispatch's workgroup calls. May be above 1,
-    /// because both times are measured. `None` if the times of hits are not known.
+    /// The inclusive time of the function or loop, as a part of the time of the dispatch's
+    /// workgroup calls. The share may be above 1, because both times are measured and have errors.
+    /// `None` if the inclusive time is not known, or if the workgroup calls have no time.
     pub share: Option<f64>,
 }
 
@@ -178,7 +181,7 @@ pub fn dispatch_of<'a>(
     dispatches.get(&tree.id)?.get(&tree.entry(node)?.function)
 }
 
-/// `inclusive_ns` is the node's inclusive time.
+/// Compares a function or loop with its dispatch. `inclusive_ns` is the node's inclusive time.
 pub fn inside(
     profile: &Profile,
     dispatch: &Dispatch,
@@ -186,9 +189,9 @@ pub fn inside(
     node: &LoopNode,
     inclusive_ns: Option<f64>,
 ) -> Inside {
-    // The number of hits of the function itself, if they were counted, is the number of workgroup
-    // calls. This number is right even if calls of the dispatch are missing, or if some calls ran a
-    // copy of the module without instrumented loops.
+    // If the hits of the function around the node were counted, their number is the number of
+    // workgroup calls. Like the node's hits, this number includes calls that the profile lacks, and
+    // leaves out calls of a copy of the module without instrumented loops.
     let entered = root(tree, node).filter(|_| is_function(tree, node)).map(|root| root.all.hits);
     let entered = entered.filter(|hits| *hits > 0).map(|hits| hits as f64);
     let workgroups = dispatch.workgroups as f64;

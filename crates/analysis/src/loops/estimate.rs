@@ -1,10 +1,10 @@
 //! Estimates how long all hits of a loop took together, with an interval, if some of them were
 //! timed.
 //!
-//! **Sampled hits.** A thread times the first hits of an id (a hit is one entry into a loop or
-//! function), and from then on hits at random distances. When the first random hit begins, the
-//! thread notes the number of hits that have ended so far. So the hits of a thread form two strata
-//! (Cochran, *Sampling Techniques*, 3rd edition, chapter 5):
+//! **Sampled hits.** For each loop and function, a thread times the first hits (entries), and from
+//! then on hits at random distances. When the first random hit begins, the thread notes how many
+//! timed hits have ended so far (`first_ended`), and their times. So the hits of a thread form two
+//! strata (Cochran, *Sampling Techniques*, 3rd edition, chapter 5):
 //!
 //! ```text
 //!   first stratum      n₁ = first_ended hits, all of them timed: their time S₁ is exact
@@ -18,13 +18,13 @@
 //!
 //! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): if every hit was timed, V
 //! is 0 and T is exact. The formula is valid for a simple random sample. Timed hits at random
-//! distances are such a sample, unless the times of hits follow the pattern of the distances; the
-//! randomness of the distances prevents that. If times drift, the interval is wider than necessary.
+//! distances are practically such a sample: a regular pattern in the times of hits cannot stay in
+//! step with random distances. If the times of hits drift, the interval is wider than necessary.
 //!
 //! **Rare slow hits.** If a few of a thread's hits are much longer than the others, most samples
-//! contain too few of them, and the interval of a normal distribution is too short. So the end of
-//! the interval that is farther away is computed as by Hall (see [`Sum::interval`]), with the
-//! largest skewness that these hits can have:
+//! contain too few of the long hits. In this case, the interval of a normal distribution is too
+//! short. So the margin on both sides is the distance from T to the upper end of Hall's interval
+//! (see [`Sum::interval`]), for the largest skewness that these hits can have:
 //!
 //! ```text
 //!   Q₀ = Q − S²/m          the squares of the distances from the mean
@@ -35,25 +35,29 @@
 //! No formula can account for slow hits of which the sample contains none. The module `numbers`
 //! decides which rows have a valid interval nevertheless.
 //!
-//! A timed hit may not end (because of an exception, `longjmp`, or a loop that still runs). Such a
-//! hit is one of the m hits, with a time of 0. So T is the time of the hits that ended.
+//! Some timed hits never end: because of an exception, because of `longjmp`, or because the loop is
+//! still running. Such a hit counts as one of the m hits, with a time of 0. So T is the time of the
+//! hits that ended.
 //!
-//! With fewer than two random hits, s² does not exist. Then the strata become one sample: n₁ = 0, N
-//! = hits, m = begun. Before the first random hit, the formula has the same result.
+//! With fewer than two random hits, s² does not exist. In this case, the strata become one sample:
+//! n₁ = 0, N = hits, m = begun. As long as a thread has not begun a random hit, `first_ended` is 0,
+//! so there is only this one sample.
 //!
-//! **Sums.** Threads and registrations are sampled independently of one another, so totals and
-//! variances add up. The degrees of freedom of a sum or of a difference are computed as by Welch
-//! and Satterthwaite: (ΣVᵢ)² / Σ(Vᵢ²/νᵢ). *Self time* is the inclusive time minus the inclusive
-//! times of the loops directly inside, and its variance is the sum of theirs.
+//! **Sums.** Each thread samples independently of the others, and separately for each registration
+//! (load) of a module. So totals and variances add up. The degrees of freedom of a sum or of a
+//! difference are computed as by Welch and Satterthwaite: (ΣVᵢ)² / Σ(Vᵢ²/νᵢ). *Self time* is the
+//! inclusive time minus the inclusive times of the loops directly inside, and its variance is the
+//! sum of the variances of all these times.
 //!
 //! **A mean** is T divided by the estimated number of hits that ended. Its margin is the margin of
-//! T divided by the same number. **A share** c/p has, to first order (the delta method), the
-//! variance (V(c) + (c/p)² V(p)) / p². The time of a loop is part of its parent's time, so both
-//! vary together, and the true interval is narrower.
+//! T divided by the same number. **A share** c/p (the time c of a loop as a part of the time p of
+//! its parent) has, to first order (the delta method), the variance (V(c) + (c/p)² V(p)) / p². The
+//! time of a loop is part of its parent's time, so both vary together, and the true interval is
+//! narrower.
 //!
-//! **Compensation.** [`HitCost`] contains the cost of an empty hit. The measured time of a hit
-//! includes the part `inside` of its cost. The time of the loop around the hit includes the whole
-//! cost, also that of a hit that is counted and not timed:
+//! **Compensation.** [`HitCost`] contains the time that it costs to measure a hit. The measured
+//! time of the hit includes the part `inside` of this cost. The time of the loop around the hit
+//! includes the whole cost, even if the hit is only counted and not timed:
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
@@ -62,12 +66,13 @@
 //! ```
 //! The cost was measured with consecutive empty hits. In a program the cost differs for two
 //! reasons, and both widen the interval. First, the processor overlaps the measuring code with the
-//! program's code, which in hot loops can hide the whole cost: in a matrix multiplication whose
+//! program's code. In hot loops, this can hide the whole cost: in a matrix multiplication whose
 //! innermost loop took 214 ns, the raw times equalled the times without instrumentation. So the
-//! interval reaches to the raw value. Second, the cost itself differs between processes by up to 35
-//! % ([`COST_UNCERTAINTY`]). The parts of the cost are measured independently, so their errors are
-//! added as squares. The cost of functions that a loop calls is not subtracted, because a side
-//! table does not contain the calls.
+//! interval is extended to include the raw value. Second, the cost itself differs between processes
+//! by up to 35 % ([`COST_UNCERTAINTY`]). The parts of the cost are measured independently, so the
+//! squares of their errors are added. The cost of hits in functions that a loop calls is not
+//! subtracted, because a side table (the description of a module's loops) does not contain these
+//! calls.
 
 use profile::loops::{HitCost, LoopRow};
 
@@ -75,17 +80,19 @@ use super::Mode;
 use crate::interval::Sum;
 use crate::interval::student::t95;
 
-/// The costs of an empty hit in two processes differed by 29 % to 35 %.
+/// The assumed relative error of a measured cost: in measurements, the costs of an empty hit in two
+/// processes differed by 29 % to 35 %.
 pub const COST_UNCERTAINTY: f64 = 0.35;
-/// If the mean hit of a loop takes less than this many times the cost of timing a hit, its times
-/// are so distorted that they are only rough estimates.
+/// If the mean hit of a loop takes less than this many times the cost of timing a hit, the loop's
+/// times are only rough estimates, because measuring distorts them.
 pub const SAMPLED_ONLY: f64 = 10.0;
 
 /// A number and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
-    /// Half of the length of the 95 % interval; 0 for an exact number. `None` if it is not known.
+    /// Half of the length of the 95 % interval; 0 for an exact number. `None` if the interval is
+    /// not known.
     pub margin: Option<f64>,
 }
 
@@ -95,7 +102,8 @@ impl Estimate {
         Self { value: self.value * factor, margin: self.margin.map(|m| m * factor.abs()) }
     }
 
-    /// Returns this estimate as a part of `whole`, which must be above 0.
+    /// Returns this estimate divided by `whole`, of which it is a part. `None` if `whole` is not
+    /// above 0.
     pub fn share_of(self, whole: Self) -> Option<Self> {
         if whole.value.is_nan() || whole.value <= 0.0 {
             return None;
@@ -135,8 +143,8 @@ impl Sum {
     }
 }
 
-/// The time that measuring added to another time, in ticks: each part of [`HitCost`], times how
-/// often it occurred.
+/// The time that measuring hits added to a recorded time, in ticks: each part of [`HitCost`], times
+/// how often it occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overhead {
     inside: f64,
@@ -151,9 +159,9 @@ impl Overhead {
         Self { inside: cost.inside * hits, ..Self::default() }
     }
 
-    /// Computes the time that hits add to the loop or function around them. The arguments are the
-    /// numbers of timed hits, of hits that were counted and not timed, and of hits that read
-    /// counters.
+    /// Computes the time that measuring hits adds to the loop or function around them. The
+    /// arguments are the numbers of timed hits, of hits that were counted and not timed, and of
+    /// hits that read counters.
     pub fn of_inner(cost: &HitCost, timed: f64, counted: f64, read: f64) -> Self {
         Self {
             inside: 0.0,
@@ -193,10 +201,10 @@ impl Overhead {
     }
 }
 
-/// The time of the hits of one thread.
+/// The time of the hits of one function or loop in one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Total {
-    /// The time of the hits that ended.
+    /// The time of all hits that ended; an estimate if not all hits were timed.
     pub time: Sum,
     /// The number of hits that ended; an estimate if not all hits were timed.
     pub ended: f64,
@@ -214,8 +222,8 @@ pub enum NoTime {
 /// Computes the time of all hits of a row.
 ///
 /// # Errors
-/// Fails if the row is damaged, or if no hit was timed. A single hit that was not timed counts as
-/// one that did not end.
+/// Fails if the row is damaged, or if no hit was timed. In modes sampled and timed, a thread with
+/// only one hit, which was not timed, gets the time 0 and no error.
 pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     if row.first_ended > row.ended
         || row.first_ticks > row.ticks
@@ -225,14 +233,14 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
         return Err(NoTime::Damaged);
     }
     // If the recorder read a row while its thread was still running, the numbers may be from
-    // different moments. So the row may have more ended hits than begun ones, and more begun hits
-    // than hits.
+    // different moments. So `ended` may be larger than `begun`, and `begun` larger than `hits`.
     let begun = row.begun.max(row.ended);
     let hits = row.hits.max(begun);
     match mode {
         Mode::Count | Mode::Other(_) => return Err(NoTime::NotTimed),
-        // The first hit of a thread is timed. A killed thread may have counted this hit without
-        // having begun to time it. Such a hit counts as one that did not end.
+        // In modes sampled and timed, each thread times its first hit of a loop. A killed thread
+        // may have counted this hit without having begun to time it. Such a hit counts as one that
+        // did not end.
         _ if begun == 0 && hits > u64::from(mode != Mode::Log) => return Err(NoTime::NotTimed),
         _ if begun == 0 => return Ok(Total { time: Sum::default(), ended: 0.0 }),
         Mode::Timed => {
@@ -268,7 +276,8 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
             }
             None => time.unknown = true,
         }
-        // Mode log records the first hits, and it is not known whether the others are like them.
+        // Mode log records only the first hits, and it is not known whether the later hits are like
+        // them.
         time.unknown |= mode == Mode::Log;
         time.sampled = true;
     }
@@ -295,8 +304,8 @@ pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Makes a row with `hits` hits, of which those in `first` and then those in `random` were
-    /// timed.
+    /// Makes a row with `hits` hits. `first` contains the times of the first timed hits, and
+    /// `random` those of the randomly chosen hits.
     fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
         let squares = |all: &[u64]| all.iter().map(|t| u128::from(*t).pow(2)).sum::<u128>();
         let timed = (first.len() + random.len()) as u64;
@@ -330,11 +339,11 @@ mod tests {
     }
 
     /// The first two hits took 1,000 and 800. Of the other ten hits, three were timed and took 10,
-    /// 12 and 14: mean 12, s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3
-    /// = 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The row does not contain the longest
-    /// time, so e = √Q₀ = √8 = 2.8284, the third moment is at most (10/3)³ · 0.7 · 8 · 2.8284 =
-    /// 586.61, and the skewness is 586.61/9.6609³ = 0.65058. By Hall's formula, the margin is
-    /// 3/0.65058 · (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) = 10.292 times 9.6609, which is
+    /// 12 and 14: mean 12, s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 ·
+    /// 4/3 = 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The row does not contain the
+    /// longest time, so e = √Q₀ = √8 = 2.8284. So the third moment is at most (10/3)³ · 0.7 · 8 ·
+    /// 2.8284 = 586.61, and the skewness is 586.61/9.6609³ = 0.65058. By Hall's formula, the margin
+    /// is 3/0.65058 · (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) = 10.292 times 9.6609, which is
     /// 99.429.
     #[test]
     fn two_strata_on_paper() {
@@ -345,10 +354,10 @@ mod tests {
 
     /// With one random hit, the strata become one sample of three hits: mean (30 + 40 + 20)/3 = 30,
     /// s² = (0 + 100 + 100)/2 = 100. T = 10 · 30; V = 100 · 0.7 · 100/3 = 2,333.3, whose root is
-    /// 48.305. The skewness is the same as above, so the margin is 10.292 times the root: 497.15.
-    /// If the longest hit is known to be 40, then e = 10 and the skewness is 37.037 · 0.7 · 200 ·
-    /// 10/48.305³ = 0.46004, so the factor is 3/0.46004 · (1 − ∛(1 − 0.46004 · (4.3027 +
-    /// 0.076672))) = 13.074.
+    /// 48.305. The skewness is as in `two_strata_on_paper`, so the margin is 10.292 times the root:
+    /// 497.15. If the longest hit is known to be 40, e = 10, and the skewness is 37.037 · 0.7 ·
+    /// 200 · 10/48.305³ = 0.46004. So the root is multiplied by
+    /// 3/0.46004 · (1 − ∛(1 − 0.46004 · (4.3027 + 0.076672))) = 13.074.
     #[test]
     fn one_random_hit_is_no_stratum() {
         let found = of(&row(10, &[30, 40], &[20]));
@@ -383,12 +392,13 @@ mod tests {
         // This row was read while its thread was still running, so it has fewer hits than timed
         // hits.
         assert_eq!(of(&LoopRow { hits: 3, ..good.clone() }).value, 1_836.0);
-        // The sum of squares is smaller than that of equal values, which is impossible.
+        // The sum of squares is smaller than it would be for equal values, which is impossible.
         let torn = LoopRow { squares: good.first_squares, ..good };
         assert_eq!(of(&torn).margin, None);
     }
 
-    /// The values differ by 1 in 10⁹. The difference would be lost in sums of squares as floats.
+    /// The values differ by 1 in 10⁹. The difference would be lost if the sums of squares were
+    /// floats.
     #[test]
     fn small_differences_of_large_values_are_kept() {
         let values: Vec<u128> = (0..100).map(|i| 1_000_000_000 + i % 2).collect();
@@ -400,9 +410,9 @@ mod tests {
         assert!((huge / 2f64.powi(64) - 1.0).abs() < 1e-6, "{huge}");
     }
 
-    /// An overhead of 3·10 + 4·5 = 50 is subtracted from 60. The overlap may have hidden all 50 of
-    /// it, and the overhead may be wrong by 0.35 · √(30² + 20²) = 12.619. √(50² + 12.619²) =
-    /// 51.568.
+    /// An overhead of 3·10 + 4·5 = 50 is subtracted from 60. The processor may have hidden the
+    /// whole overhead of 50 behind the program's code, and the overhead may be wrong by 0.35 ·
+    /// √(30² + 20²) = 12.619. So the margin is √(50² + 12.619²) = 51.568.
     #[test]
     fn compensation_adds_doubt() {
         let cost = HitCost { inside: 10.0, timed: 5.0, counted: 1.0, reading: 0.0 };
@@ -417,7 +427,7 @@ mod tests {
     fn shares() {
         let part = Estimate { value: 30.0, margin: Some(3.0) };
         let whole = Estimate { value: 60.0, margin: Some(8.0) };
-        // √(3² + (0.5 · 8)²) / 60 = 5/60.
+        // The margin of the share is √(3² + (0.5 · 8)²) / 60 = 5/60.
         let share = part.share_of(whole).expect("a share");
         assert_eq!((share.value, share.margin), (0.5, Some(5.0 / 60.0)));
         assert_eq!(part.share_of(Estimate { value: -1.0, margin: None }), None);

@@ -1,30 +1,32 @@
 //! Matches the starts and ends of hits (entries into loops and functions). The loops' mode `log`
-//! records each start and end with its time.
+//! records the start and the end of the first hits of each loop, with their times.
 //!
-//! Events are ordered within one thread and module, so each module has its own stack in each
-//! thread. An end belongs to the innermost start of the same id that has no end yet. If hits that
-//! began after this start have no end yet, the program left them by an exception or `longjmp`. An
-//! end without a recorded start is counted, but belongs to no hit.
+//! Events are ordered only within one thread and module, so there is one stack of open hits for
+//! each module in each thread. An end belongs to the latest start of the same id that has no end
+//! yet. If hits that began after this start have no end yet, the program left them by an exception
+//! or `longjmp`. An end without a recorded start is counted, but belongs to no hit.
 
 use std::collections::HashMap;
 
 use profile::loops::{LoopEvent, LoopModule, LoopRow};
 
-/// A hit that was recorded one by one.
+/// A hit whose start was recorded in mode `log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedHit {
     /// Index of the module.
     pub module: usize,
-    /// The kernel's number of the thread.
+    /// The thread's number in the operating system.
     pub tid: u32,
     pub id: u32,
     /// Start of the hit, in ticks.
     pub begin: u64,
-    /// End of the hit; `None` if it did not end.
+    /// End of the hit; `None` if no end was recorded, or if the recorded end is earlier than the
+    /// start.
     pub end: Option<u64>,
-    /// Return address of the call to the handler at the start, as in [`LoopEvent::address`].
+    /// The return address of the call to the runtime's handler that reported the start, as in
+    /// [`LoopEvent::address`].
     pub begin_address: u64,
-    /// Return address of the call to the handler at the end.
+    /// The return address of the call that reported the end.
     pub end_address: Option<u64>,
 }
 
@@ -54,8 +56,8 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
         match open.iter().rposition(|at| hits[*at].id == event.id) {
             Some(place) => {
                 let hit: &mut LoggedHit = &mut hits[open[place]];
-                // If the clock went back, the end may be earlier than the start. Then the hit gets
-                // no end.
+                // If the clock went back, the end may be earlier than the start. In this case, the
+                // hit gets no end.
                 hit.end = (event.ticks >= hit.begin).then_some(event.ticks);
                 hit.end_address = Some(event.address);
                 open.truncate(place);
@@ -87,7 +89,7 @@ impl Logged {
         Self { sums }
     }
 
-    /// Returns the row with the counts and times of its recorded hits.
+    /// Returns a copy of the row whose counts and times are computed from its recorded hits.
     pub(super) fn row(&self, row: &LoopRow) -> LoopRow {
         let none = LoopRow::default();
         let sum = self.sums.get(&(row.module, row.tid, row.id)).unwrap_or(&none);
@@ -101,10 +103,10 @@ impl Logged {
     }
 }
 
-/// Returns, for each id, where its loop is in the machine code: between the lowest return address
-/// of a start and the highest return address of an end. Copies of a loop (from unrolling or
-/// inlining) have the same id but other addresses. Addresses of different objects cannot be
-/// compared, so `module` selects one registration.
+/// Returns, for each id, where its loop is in the machine code. The range reaches from the lowest
+/// `begin_address` to the highest `end_address` of the loop's hits. Copies of a loop (from
+/// unrolling or inlining) have the same id and different addresses. Addresses in different shared
+/// objects cannot be compared, so only hits of the registration with index `module` are used.
 pub fn places(hits: &[LoggedHit], module: usize) -> HashMap<u32, (u64, Option<u64>)> {
     let mut places: HashMap<u32, (u64, Option<u64>)> = HashMap::new();
     for hit in hits.iter().filter(|hit| hit.module == module) {

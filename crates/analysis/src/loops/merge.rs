@@ -1,4 +1,5 @@
-//! Adds up the counts of all threads and all registrations of one module.
+//! Adds up the counts of all threads and all registrations of one module. A module registers itself
+//! each time it is loaded.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +20,8 @@ pub(super) struct Group {
     registrations: Vec<usize>,
 }
 
-/// Groups registrations by identity and mode, in the order of their first registrations.
+/// Groups registrations by the module's identity and mode. The groups are in the order of their
+/// first registrations.
 pub(super) fn groups(modules: &[LoopModule]) -> Vec<Group> {
     let mut places: HashMap<([u8; 16], u32), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
@@ -122,7 +124,8 @@ fn nodes(
     nodes
 }
 
-/// Returns the largest value divided by the mean. One value alone has no imbalance.
+/// Returns the largest value divided by the mean. Returns `None` for fewer than two values, or if
+/// the mean is not above 0.
 fn imbalance(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
@@ -167,7 +170,7 @@ impl<'a> Sums<'a> {
         self.all.entry(row.id).or_insert_with(Cell::empty).add(&cell);
     }
 
-    /// Returns the sums of a row's counters, at the indices that they have in the profile.
+    /// Returns the sums of a row's counters. Element `i` is the sum of the profile's counter `i`.
     fn counters_of(&self, module: &LoopModule, row: &LoopRow) -> Vec<Option<CounterSum>> {
         let mut sums = Vec::new();
         let places = self.counters.get(module.process).map_or(&[][..], Vec::as_slice);

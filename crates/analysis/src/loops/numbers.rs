@@ -6,17 +6,16 @@
 //!
 //! **Slow hits that no sample contains.** In mode sampled, random hits are timed. If none of the
 //! slow hits is timed, nothing shows how long they took. So a row has an interval only if slow hits
-//! that were not timed cannot make it wrong. There are two such cases:
+//! that were not timed cannot make the interval wrong. There are two such cases:
 //!
 //! - Every hit was timed.
-//! - The loop or function around the row leaves no room for slow hits. All hits of the row are
-//!   inside of it, so their time can exceed their estimate only by the self time around them. This
-//!   self time, plus the margin of the whole time around the row, is the *room*. If the room is not
-//!   longer than the estimate, the interval is extended to include it. Then the self time around
-//!   the row may be as little as 0, and its interval is extended to include 0.
+//! - The loop or function around the row leaves no room for slow hits. The row's hits lie inside
+//!   that loop or function, so their time can exceed the estimate only by the self time around
+//!   them. This self time, plus the margin of the inclusive time of that loop or function, is the
+//!   *room*. If the room is not longer than the estimate, the row's margin is at least as long as
+//!   the room. In any case, the interval of the self time around the row includes 0.
 //!
-//! So a function of which not all hits were timed has no interval if nothing instrumented is around
-//! it.
+//! So a function with nothing instrumented around it has an interval only if all hits were timed.
 
 mod fit;
 
@@ -44,7 +43,8 @@ pub struct Numbers {
     pub child_ticks: Option<u128>,
     /// The standard deviation of the times of the hits in `ended`. Missing for fewer than two hits.
     pub deviation: Option<f64>,
-    /// The sum of the iterations of the hits in `iterated`. Missing if there are no such hits.
+    /// The sum of the iterations of the hits that `iterated` counts. Missing if there are no such
+    /// hits.
     pub iterations: Option<u128>,
     /// Number of hits whose iterations are known.
     pub iterated: u128,
@@ -54,24 +54,24 @@ pub struct Numbers {
     /// The numbers of iterations of single hits, for the hits in `iterated`.
     pub trips: Option<Trips>,
     /// For each counter of the profile, the sum of its counts in timed hits. For a counter that was
-    /// not read, the element is `None` or beyond the end.
+    /// not read, the element is `None` or beyond the end of the list.
     pub counters: Vec<Option<CounterSum>>,
-    /// Times as measured, scaled up to all hits. Missing if no hit was timed or ended, or if a row
-    /// is damaged.
+    /// Times as measured, scaled up to all hits. Missing if no hit was timed or ended, or if one of
+    /// the added rows is damaged.
     pub raw: Option<Times>,
     /// Times after subtracting the time that measuring has added. Missing if `raw` is missing, if
-    /// the cost of a hit, or of a hit inside, is not known, or if `refused` is set.
+    /// the cost of measuring this row or a row inside is not known, or if `refused` is set.
     pub compensated: Option<Times>,
-    /// Whether the mean hit takes less than [`SAMPLED_ONLY`] times the cost of timing a hit. The
-    /// self times of the loops around this row are then doubtful.
+    /// Whether the mean hit takes less than [`SAMPLED_ONLY`] times the cost of timing a hit. If so,
+    /// the self times of the loops around this row are doubtful.
     pub sampled_only: bool,
-    /// Whether the measuring time was not subtracted in this function, because a time would have
-    /// become negative, or a loop shorter than the loops inside of it.
+    /// Whether the time added by measuring was not subtracted in the row's function, because a time
+    /// would have become negative, or a loop shorter than the loops inside of it.
     pub refused: bool,
 }
 
 impl Numbers {
-    /// Returns the sum of a counter of the profile.
+    /// Returns the sum of the profile's counter `index`.
     pub fn counter(&self, index: usize) -> Option<CounterSum> {
         *self.counters.get(index)?
     }
@@ -86,7 +86,7 @@ impl Numbers {
         self.begun.saturating_sub(self.ended)
     }
 
-    /// Returns the compensated times, or the raw times if there are none or if `raw` is set.
+    /// Returns the compensated times, or the raw ones if `raw` is set or nothing was compensated.
     pub fn times(&self, raw: bool) -> Option<&Times> {
         self.compensated.as_ref().filter(|_| !raw).or(self.raw.as_ref())
     }
@@ -113,18 +113,18 @@ pub struct Times {
     /// The time of all hits, including everything inside.
     pub inclusive: Estimate,
     /// Self time: the time without the instrumented loops directly inside. Missing without a side
-    /// table, and if the loops inside took longer by more than chance. Except in mode timed, also
-    /// missing if the time of a loop inside is missing, or if not all hits ended: loops inside may
-    /// have ended in the hits that did not end.
+    /// table, or if the loops inside took longer than the row by more than chance explains. Except
+    /// in mode timed, also missing if the time of a loop inside is missing, or if not all hits
+    /// ended. Loops inside may have ended even in hits that did not end.
     pub own: Option<Estimate>,
     /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
-    /// The row's part of the inclusive time around it. Missing for outermost rows, if that time is
-    /// not above 0, and if not all hits of the function or loop around it ended.
+    /// The row's part of the inclusive time of the function or loop around it. Missing for
+    /// outermost rows, if that time is not above 0, or if not all hits around the row ended.
     pub share: Option<Estimate>,
 }
 
-/// The sums over rows, from which the numbers are computed.
+/// The sums over the rows of one function or loop, from which its numbers are computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     pub numbers: Numbers,
@@ -135,19 +135,19 @@ pub(super) struct Cell {
     pub time: Option<Sum>,
     /// The number of hits that ended; an estimate if not all hits were timed.
     pub ended: f64,
-    /// The part of the measuring time that is included in the hits' own times.
+    /// The time that measuring the hits adds to their own measured times.
     pub own: Overhead,
-    /// The time that the hits add to the loop or function around them.
+    /// The time that measuring the hits adds to the loop or function around them.
     pub inner: Overhead,
     /// Whether the cost of all hits is known.
     pub cost_known: bool,
-    /// The largest cost of timing one hit of the registrations, in ticks.
+    /// Of all registrations, the largest cost of timing one hit, in ticks.
     pub probe: f64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Inside {
-    /// The time that measuring all hits inside, direct and indirect ones, adds to the loop's time.
+    /// The time that measuring all hits inside, directly or indirectly, adds to the loop's time.
     added: Overhead,
     /// The measuring time that is subtracted from the times of the loop's direct children.
     subtracted: Overhead,
@@ -157,8 +157,8 @@ struct Inside {
     cost_missing: bool,
 }
 
-/// Computes the numbers of all existing rows. `parents` contains, for each id, the id around it.
-/// `None` without a side table.
+/// Computes the numbers of all rows in `cells`. `parents` contains, for each id, the id of the loop
+/// or function around it. `None` without a side table.
 pub(super) fn of_scope(
     mut cells: BTreeMap<u32, Cell>,
     parents: Option<&[Option<u32>]>,
@@ -173,7 +173,7 @@ pub(super) fn of_scope(
         .collect();
     let ids: Vec<u32> = cells.keys().rev().copied().collect();
     for id in ids {
-        // A thread may have no row for the loop around a loop. Then the next loop outwards is used.
+        // If a thread has no row for the loop around a loop, the next loop outwards is used.
         let mut around = parent_of(id);
         while let Some(next) = around.filter(|next| !cells.contains_key(next)) {
             around = parent_of(next);
@@ -233,11 +233,11 @@ fn inner(
 }
 
 /// Enforces two rules: no time is negative, and the loops inside of a loop take no longer than the
-/// loop. If subtracting the measuring time breaks a rule, nothing is subtracted in the whole tree
-/// of that function. Measured times can break a rule as well: if not all outer hits ended, or if
-/// the times of outer and inner loops come from different hits. Then the self time is missing, or 0
-/// if its interval contains 0. Returns, for each row, the sum of the times of the loops directly
-/// inside.
+/// loop. If subtracting the measuring time breaks a rule for a row, nothing is subtracted in the
+/// whole function that contains the row. Measured times can break a rule as well: if not all outer
+/// hits ended, or if the times of outer and inner loops come from different hits. In these cases,
+/// the self time is missing, or 0 if its interval contains 0. Returns, for each row, the sum of the
+/// times of the loops directly inside.
 fn hold(
     all: &mut BTreeMap<u32, Numbers>,
     mode: Mode,
@@ -250,8 +250,8 @@ fn hold(
         }
         id
     };
-    // If the measured times already break a rule, the correction is not the cause. Nor is it the
-    // cause if the interval contains a time that does not break the rule.
+    // If the measured times already break a rule, subtracting the measuring time is not the cause.
+    // Nor is it the cause if the interval of the self time contains values that break no rule.
     let breaks = |times: Option<Times>, within: f64| {
         times.is_some_and(|times| {
             let whole = times.inclusive.value;
@@ -325,7 +325,7 @@ fn allow_for_unseen(
             let room = room.filter(|room| *room <= time.value);
             let margin = time.margin.zip(room).map(|(margin, room)| margin.max(room));
             time.margin = margin;
-            // The self time of the row is a part of this time.
+            // The self time is part of the row's time, so it gets at least that time's margin.
             if let Some(own) = &mut times.own {
                 own.margin = own.margin.zip(margin).map(|(own, of_whole)| own.max(of_whole));
             }
@@ -348,7 +348,7 @@ fn allow_for_unseen(
     }
 }
 
-/// Sums of more than 2⁵³ ticks are not exact.
+/// Relative differences up to this are rounding errors: `f64` sums above 2⁵³ are not exact.
 const ROUNDING: f64 = 1e-9;
 
 /// Limits a time that cannot be negative: a negative value is set to 0 if its interval contains 0,
@@ -407,8 +407,8 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
 }
 
 /// Computes each row's share of the function or loop around it, if all hits of that function or
-/// loop ended. Otherwise, rows inside may have taken longer. If the rows inside took longer by
-/// chance (because they are estimates), the shares are parts of the sum of their times.
+/// loop ended. If not all of them ended, rows inside may have taken longer. If the rows inside took
+/// longer by chance (because they are estimates), the shares are parts of the sum of their times.
 fn shares(
     all: &mut BTreeMap<u32, Numbers>,
     inside: &Wholes,
@@ -442,16 +442,16 @@ fn shares(
     }
 }
 
-/// Returns the iterations of all hits: the counted sum if every hit was counted. Otherwise the
-/// module's text may state the iterations of a hit, unless some hits did not end: such hits may
-/// have run fewer iterations.
+/// Returns the iterations of all hits: the counted sum if every hit was counted. Otherwise, if all
+/// timed hits ended and the module's text states the iterations of a hit, multiplies them by the
+/// number of hits. Hits that did not end may have run fewer iterations.
 pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
     let each = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
     counted.or_else(|| numbers.hits.checked_mul(each?.into()))
 }
 
-/// Returns an estimate of the iterations of all hits, if not all of them were counted.
+/// Returns the iterations of all hits; an estimate if not all of them were counted.
 pub fn estimated_iterations(numbers: &Numbers) -> Option<u128> {
     numbers.estimated_iterations.map(|all| all.round() as u128)
 }
@@ -489,7 +489,7 @@ mod tests {
         of_scope(cells, Some(parents), Mode::Timed)
     }
 
-    /// The estimates of two nested loops, from few hits, are longer than the function around them.
+    /// From few hits, two nested loops are estimated to take longer than the function around them.
     #[test]
     fn few_timed_hits_take_no_longer_than_what_is_around_them() {
         let seldom = |hits, ticks: f64| Cell {
@@ -508,8 +508,8 @@ mod tests {
         }
     }
 
-    /// The estimates of the two loops inside are 60 and 90 ticks, but the hits around them took 100
-    /// ticks together.
+    /// The estimates of the two loops inside are 60 and 90 ticks, but all hits of the function
+    /// around them took only 100 ticks.
     #[test]
     fn loops_beside_each_other_take_no_longer_than_what_is_around_them() {
         let seldom = |ticks: f64| Cell {
@@ -521,7 +521,7 @@ mod tests {
         let times = [1, 2].map(|id| rows[&id].raw.unwrap());
         assert_eq!(times.map(|times| times.inclusive.value), [40.0, 60.0]);
         assert_eq!(times.map(|times| times.share.map(|share| share.value)), [Some(0.4), Some(0.6)]);
-        // How much is left for the function itself is not known.
+        // The self time of the function is not known.
         assert_eq!(rows[&0].raw.unwrap().own, None);
     }
 
@@ -533,7 +533,7 @@ mod tests {
         assert_eq!((inner.inclusive.value, inner.share), (100.0, None));
     }
 
-    /// Two of ten hits of the outer loop ended. The loop inside also ended in the other eight hits.
+    /// Two of ten outer hits ended. The loop inside also ended in the eight unended outer hits.
     #[test]
     fn what_is_inside_of_hits_that_did_not_end_is_no_part_of_those_that_did() {
         let rows = rows(vec![cell(10, 10, 2, 50), cell(10, 10, 10, 400)], &[None, Some(0)]);
@@ -565,7 +565,7 @@ mod tests {
 
     /// A row of 100 ticks contains a loop of which some hits were timed. If the loop's estimate is
     /// 90 ± 2, it may have taken all 100 ticks. If the estimate is 30, the room of 70 is longer
-    /// than it, so the loop has no interval.
+    /// than the estimate, so the loop has no interval.
     #[test]
     fn what_was_not_timed_takes_no_longer_than_what_is_around_it() {
         let of = |estimated: f64| {

@@ -1,10 +1,10 @@
 //! Finds the ops around loops: dispatches, and ops of a virtual machine that runs compiled modules.
 //!
 //! TVM's virtual machine calls an op by the name of its function in the module
-//! (`fused_matmul_add`). The code of an op is in several functions of the compiled text: one for
-//! its arguments, one for its body (`fused_matmul_add_compute_`), and one for each parallel loop,
-//! which also runs on other threads. The schedule in the side table contains the op of each loop,
-//! so the op need not be derived from the name of the compiled function.
+//! (`fused_matmul_add`). The code of an op is in several compiled functions: one for its arguments,
+//! one for its body (`fused_matmul_add_compute_`), and one for each parallel loop. The functions of
+//! parallel loops also run on other threads. The schedule in the side table contains the op of each
+//! loop, so the op need not be derived from the name of the compiled function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,8 @@ use super::dispatches::Dispatches;
 use super::{LoopNode, LoopTable, LoopTree};
 
 /// The ops around the functions of modules, by identity of the module and name of the function. The
-/// body of a parallel loop runs as tasks on several threads; for it, the map contains these tasks.
+/// body of a parallel loop runs as tasks on several threads. For such a function, the map contains
+/// these tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpsAround(BTreeMap<[u8; 16], BTreeMap<String, Vec<OpId>>>);
 
@@ -63,8 +64,8 @@ impl OpsAround {
     }
 }
 
-/// Returns the functions of a compiled text, each with the name of the scheduled function that it
-/// is part of. Functions that are part of several scheduled functions are left out.
+/// Returns the compiled functions, each with the name of the scheduled function to which it
+/// belongs. Compiled functions that belong to several scheduled functions are left out.
 fn names(table: &SideTable) -> impl Iterator<Item = (&str, &str)> {
     let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for scheduled in &table.schedule {

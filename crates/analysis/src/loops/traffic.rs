@@ -1,36 +1,36 @@
-//! Computes bounds of the bytes that a loop can have moved. The bounds are no measurements: caches,
-//! line sizes and prefetches decide how many bytes really go to memory.
+//! Computes bounds of the bytes that a loop can have moved. The bounds are not measurements: how
+//! many bytes really go to memory depends on caches, line sizes and prefetches.
 //!
-//! **Requested bytes.** The machine code of an id (a loop or function of the instrumented text) is
-//! called its region. It consists of machine loops and of code outside of them, which runs at most
-//! once in each hit, because every cycle of a region's control flow is in one of its machine loops.
-//! If there is one machine loop, without a loop inside, an iteration runs each of its instructions
-//! at most once. Let `r` be the number of bytes that all loads and stores of the region access if
-//! each runs once, and `l` the part of them in the machine loop. In `h` hits with `n` iterations in
-//! all, the instructions ask for
+//! **Requested bytes.** The machine code of a loop or function of the instrumented text is called
+//! its region. The region consists of machine loops and of code outside of them. Every cycle of its
+//! control flow is in one of its machine loops, so the code outside of them runs at most once in
+//! each hit. If there is one machine loop, without a loop inside, an iteration runs each of its
+//! instructions at most once. Let `r` be the number of bytes that all loads and stores of the
+//! region access if each runs once. Let `l` be the part of `r` that is accessed in the machine
+//! loop. In `h` hits with `n` iterations in all, the instructions ask for
 //!
 //! ```text
 //!   at most   B = n × l + h × (r − l)        bytes
 //!   exactly   n × l  in the machine loop, if nothing in it is conditional
 //! ```
 //!
-//! Iterations are counted for the loop in the text. If a compiler unrolls the machine loop after
-//! the instrumentation, the bound is still valid. Functions that the code calls are not included,
-//! so a region with calls has no bound.
+//! The counted iterations are those of the loop in the instrumented text. If a compiler unrolls the
+//! machine loop after the instrumentation, the upper bound is still valid. Functions that the code
+//! calls are not included, so a region with calls has no bound.
 //!
 //! **Footprint.** The tensors that an op is called with have `F` bytes in all. One call touches at
 //! most these `F` different bytes. If the op needs all of them and finds none in a cache, each must
 //! be moved from or to memory at least once.
 //!
-//! **Bandwidth.** Let `t ± m` be the inclusive time of all hits. Then the instructions asked for at
-//! most `B / (t − m)` bytes per second, and moving every byte of the arguments once in each call
-//! needs at most `h × F / (t − m)` bytes per second. If `t − m` is not above zero, there is no
-//! bound. If the second rate is far below the bandwidth of the machine's memory, that bandwidth
-//! does not limit the op, unless the op moves its arguments several times.
+//! **Bandwidth.** Let `t ± m` be the inclusive time of all hits. The instructions asked for at most
+//! `B / (t − m)` bytes per second. Moving every byte of the arguments once in each of `c` calls
+//! needs at most `c × F / (t − m)` bytes per second. If `t − m` is not above zero, there is no
+//! bound. If the rate for the arguments is far below the bandwidth of the machine's memory, this
+//! bandwidth does not limit the op, unless the op moves its arguments several times.
 
 use super::Estimate;
 
-/// The loads, stores and instructions of the machine code of a region.
+/// The bytes that the machine code of a region (a loop or function) loads and stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests {
     /// The bytes of all loads and stores of the region, each instruction counted once.
@@ -46,8 +46,8 @@ pub struct Requests {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     pub bytes_at_most: u128,
-    /// A lower bound of the bytes. `None` if code in the machine loop is conditional, and for a
-    /// footprint.
+    /// A lower bound of the bytes. `None` if code in the machine loop is conditional, or if the
+    /// bounds are those of a footprint.
     pub bytes_at_least: Option<u128>,
     /// An upper bound of the bytes per second. `None` if the time is not known well enough.
     pub rate_at_most: Option<f64>,
@@ -86,7 +86,8 @@ fn rate(bytes: u128, time: Option<Estimate>) -> Option<f64> {
 }
 
 /// Returns the number of bytes of the tensors in the text of an op's arguments (`float32[1, 64],
-/// float32[64, 64]`). `None` without tensors, or if the shape or the type of one is not known.
+/// float32[64, 64]`). `None` without tensors, or if the shape or the element type of a tensor is
+/// not known.
 pub fn bytes_of_arguments(arguments: &str) -> Option<u64> {
     let mut sum = 0_u64;
     let mut rest = arguments.trim();
@@ -113,7 +114,7 @@ fn bits_of(kind: &str) -> Option<u64> {
     }
     let digits = kind.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let (bits, lanes) = digits.split_once('x').unwrap_or((digits, "1"));
-    // Types of 8 bits have names like `float8_e4m3fn`.
+    // Some types have a suffix, such as `float8_e4m3fn`.
     let bits = bits.split('_').next()?;
     bits.parse::<u64>().ok()?.checked_mul(lanes.parse().ok()?).filter(|bits| *bits > 0)
 }

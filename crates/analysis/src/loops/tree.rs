@@ -1,5 +1,5 @@
-//! Chooses the side table of each module, which describes the function or loop of each id, and
-//! sorts the rows of the module's tree.
+//! Chooses the side table of each module, and sorts the rows of the module's tree. A side table
+//! describes the function or loop of each id.
 
 use std::collections::HashMap;
 
@@ -28,12 +28,12 @@ pub enum UnfitTable {
     /// No module of the profile has the table's identity.
     #[error("the side table is of module {table}, and the profile has {}", listed(.modules))]
     OtherModule {
-        /// The identity in the table.
+        /// The module identity that the table contains.
         table: String,
         /// The identities of the profile's modules, each once.
         modules: Vec<String>,
     },
-    /// The module with the table's identity has a different number of ids.
+    /// The module with the table's identity has more or fewer ids than the table has entries.
     #[error(
         "the side table of module {module} has {entries} entries, and the module has {ids} ids"
     )]
@@ -45,7 +45,7 @@ pub enum UnfitTable {
         /// Number of ids in the module.
         ids: u32,
     },
-    /// Another table with the same identity describes the ids differently.
+    /// Another side table with the same identity describes the ids differently.
     #[error(transparent)]
     Differs(Box<Difference>),
 }
@@ -61,9 +61,9 @@ pub struct Difference {
     pub module: String,
     /// The first id whose entries differ.
     pub id: usize,
-    /// The part of the first table's entry that differs.
+    /// The first table's entry for `id`, as text; `nothing` if there is no entry.
     pub one: String,
-    /// The part of the second table's entry that differs.
+    /// The second table's entry for `id`, as text; `nothing` if there is no entry.
     pub other: String,
     /// Where the first table comes from.
     pub first: String,
@@ -98,8 +98,10 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
     Err(UnfitTable::OtherModule { table: table.module.clone(), modules: known })
 }
 
-/// Checks that all modules with the same identity have the same side table. Different tables were
-/// made from different texts or by different versions, so adding them up would mix different loops.
+/// Checks that modules with the same identity do not contain different side tables. Each table is
+/// compared with that of the first module; tables that cannot be read are skipped. Different tables
+/// were made from different instrumented texts or by different versions of the instrumentation.
+/// Adding up the numbers of such modules would mix different loops.
 ///
 /// # Errors
 /// Fails with [`UnfitTable::Differs`] if two tables differ.
@@ -118,7 +120,8 @@ pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), Un
     Ok(())
 }
 
-/// Returns the table that is embedded in a module. `None` if it belongs to another module.
+/// Returns the table that is embedded in a module. `None` if there is no readable table, or if the
+/// table belongs to another module.
 fn embedded(module: &LoopModule) -> Option<SideTable> {
     let table = SideTable::from_json(module.table.as_deref()?.as_bytes()).ok()?;
     (table.module == identity(&module.id)).then_some(table)
@@ -169,7 +172,7 @@ fn of_module(table: &SideTable, module: &str, ids: u32) -> Result<(), UnfitTable
 }
 
 /// Chooses the side table of a module: one from a file, or else the first embedded one that can be
-/// used.
+/// used. If embedded tables differ, none of them is used.
 pub(super) fn choose_for<'a>(
     id: &[u8; 16],
     ids: u32,
@@ -204,7 +207,7 @@ pub(super) fn choose_for<'a>(
     (None, choice)
 }
 
-/// Returns, for each id of a schedule, the number of its first loop.
+/// Returns, for each id in a schedule, the index of the first scheduled loop that has this id.
 pub(super) fn scheduled(table: &SideTable) -> HashMap<u32, usize> {
     let mut found = HashMap::new();
     for (number, one) in table.schedule.iter().enumerate() {
@@ -215,8 +218,8 @@ pub(super) fn scheduled(table: &SideTable) -> HashMap<u32, usize> {
     found
 }
 
-/// Returns the ids in the order of a tree, each with the number of ids around it: parents before
-/// their children, and siblings in ascending order. `parents` is indexed by id.
+/// Returns the ids in tree order: parents before their children, and siblings in ascending order.
+/// With each id, returns the number of ids around it. `parents` is indexed by id.
 pub(super) fn order(ids: &[u32], parents: &[Option<u32>]) -> Vec<(u32, u32)> {
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); parents.len()];
     let mut stack = Vec::new();
@@ -290,7 +293,8 @@ mod tests {
                         id 0 is f:bb1 (lines 3 to 9) in a.so, and f:bb1 (lines 3 to 9, 7 iterations) \
                         in c.so";
         assert_eq!(why, expected);
-        // With either table, some loops would get the names of other loops.
+        // No embedded table is chosen, because either could give wrong names to loops of another
+        // module.
         let (chosen, choice) = choose_for(&[7; 16], 1, modules.iter(), &[]);
         assert_eq!((chosen, choice), (None, TableChoice::Unusable(why)));
         // A table from a file must agree with the embedded table, too.

@@ -1,10 +1,12 @@
-//! Collects how many iterations single hits of a loop had: the smallest and the largest number, and
-//! a distribution. If not all hits were counted, the iterations of all hits are estimated.
+//! Collects the numbers of iterations of a loop's hits (executions of the loop): the smallest, the
+//! largest and their distribution. If iterations were not counted in all hits, their sum over all
+//! hits is estimated.
 //!
 //! **Sampled hits.** In mode sampled, iterations are counted in timed hits. The counted hits of a
-//! thread form two strata, as for times ([`super::estimate`]): the first hits, and random ones of
-//! the others. The first hits of a loop are often unlike the others (for example, in a solver that
-//! begins far from its solution), so the mean of the random hits is not used for them:
+//! thread form two strata: the first hits, and random ones of the others. Times are estimated with
+//! the same strata ([`super::estimate`]). The first hits of a loop are often unlike the others, for
+//! example in a solver that begins far from its solution. So the mean of the random hits is not
+//! used for the first hits:
 //!
 //! ```text
 //!   first      I₁ iterations of n₁ hits, all of them counted
@@ -12,8 +14,8 @@
 //!   all hits   ΣI₁ + ΣN · ΣI₂/Σm        the sums are over threads and registrations
 //! ```
 //!
-//! There is no estimate if hits of the second stratum were left out and none was counted (m = 0),
-//! or if some hits did not end, because their iterations are not known.
+//! There is no estimate in two cases: no hit of the second stratum was counted (m = 0) although it
+//! has hits, or some hits did not end, so that their iterations are not known.
 
 use profile::loops::LoopRow;
 
@@ -63,8 +65,9 @@ struct Strata {
     drawn: u128,
     /// Iterations of the hits in `drawn`.
     iterations: u128,
-    /// Whether the iterations of all hits cannot be estimated: it is not known which stratum the
-    /// counted hits belong to, or hits are missing for a reason other than sampling.
+    /// Whether it is impossible to estimate the sum of the iterations of all hits. This is so if
+    /// the strata of the counted hits are not known, or if hits were not counted for a reason other
+    /// than sampling.
     missing: bool,
 }
 
@@ -94,7 +97,7 @@ impl TripSum {
         mine.missing |= theirs.missing;
     }
 
-    /// `None` if the iterations of some counted hits are not known.
+    /// Returns the numbers of iterations; `None` if the number is not known for some counted hits.
     pub fn trips(&self) -> Option<Trips> {
         self.trips.clone().filter(|_| !self.missing)
     }
@@ -119,12 +122,12 @@ impl Strata {
             return exact;
         }
         // An estimate requires that the iterations of every timed hit that ended were counted. If
-        // they were counted for none, the loop has no counter of iterations.
+        // the iterations of no hit were counted, the loop has no counter of iterations.
         if mode != Mode::Sampled || row.begun != row.ended || row.iterated != row.ended {
             return none;
         }
-        // The thread notes the number of ended hits when the first random hit begins. 0 means that
-        // no random hit began, or that all hits are random (`first=0`).
+        // `first_ended` is the number of hits that had ended when the thread's first random hit
+        // began. If this number is 0, no random hit began, or all hits are random (`first=0`).
         let first = row.trips.as_ref().filter(|trips| trips.first <= row.iterations);
         let rest = |n: u64| row.hits.checked_sub(n).zip(row.iterated.checked_sub(n));
         let Some((first, (others, drawn))) = first.zip(rest(row.first_ended)) else { return none };
@@ -158,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes a row of `hits` hits. `first` are the iterations of the first hits, and `random` those
-    /// of the random hits.
+    /// Makes a row of `hits` hits. `first` contains the iterations of the first hits, and `random`
+    /// those of the random hits.
     fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
         let all = || first.iter().chain(random).copied();
         let counted = (first.len() + random.len()) as u64;
@@ -212,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_nobody_has_seen_is_not_estimated() {
-        // Two of five hits were counted, but no random hit yet.
+        // Two of five hits were counted, but none of them is a random hit.
         assert_eq!(
             of(&[LoopRow { first_ended: 2, ..row(5, &[7, 7], &[]) }], Mode::Sampled).iterations(),
             None
@@ -222,11 +225,13 @@ mod tests {
             of(&[LoopRow { begun: 4, ..row(9, &[7, 7], &[1]) }], Mode::Sampled).iterations(),
             None
         );
-        // A row of an earlier version does not contain which iterations belong to the first hits.
+        // A row recorded by an earlier version does not say how many iterations belong to the first
+        // hits.
         let earlier = LoopRow { trips: None, ..row(9, &[7, 7], &[1]) };
         let sum = of(&[earlier, row(9, &[7, 7], &[1])], Mode::Sampled);
         assert_eq!((sum.iterations(), sum.trips()), (None, None));
-        // If every hit was counted, the sum is exact, in every mode and version.
+        // If every hit was counted, the sum is exact in every mode, even for a row of an earlier
+        // version.
         let all = LoopRow { trips: None, ..row(3, &[7, 7, 1], &[]) };
         for mode in [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log] {
             assert_eq!(of(std::slice::from_ref(&all), mode).iterations(), Some(15.0));

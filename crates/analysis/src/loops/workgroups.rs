@@ -1,5 +1,5 @@
-//! In mode log, finds the workgroup call of an IREE dispatch in which a start or an end happened:
-//! the recorded call that was running on the same thread.
+//! In mode log, finds the workgroup call of an IREE dispatch for each event (start or end of a
+//! loop). It is the recorded call that was running on the event's thread.
 
 use std::collections::HashMap;
 
@@ -25,8 +25,9 @@ struct Call {
 /// Process and thread.
 type Key = (usize, u32);
 
-/// Returns the workgroup call of each event. `None` if no recorded call was running at that time,
-/// or if calls and loops were timed with different clocks.
+/// Returns the workgroup call of each event. `None` if the event's module has no export, if no
+/// recorded call was running at the event's time, or if calls and loops were timed with different
+/// clocks.
 pub fn workgroups(
     profile: &Profile,
     modules: &[LoopModule],
@@ -60,7 +61,8 @@ pub fn workgroups(
 /// At most this many calls that began before an event are compared with it.
 const MOST_NESTED: usize = 16;
 
-/// Returns the calls of these threads within these spans of time, sorted by start.
+/// Returns, for each thread in `spans`, the thread's calls that overlap the thread's span of time,
+/// sorted by start.
 fn calls(profile: &Profile, spans: &HashMap<Key, (u64, u64)>) -> HashMap<Key, Vec<Call>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let add = |all: &mut HashMap<Key, Vec<Call>>, columns: &Columns| {

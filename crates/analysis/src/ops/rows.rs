@@ -12,7 +12,7 @@ use crate::probe::ProbeCost;
 use crate::summary::costs_of;
 use crate::table::compensate;
 
-/// The device that rows of book-keeping calls show for calls without tensors.
+/// In rows of book-keeping calls, this is the device of calls without tensors.
 const HOST: &str = "cpu0";
 
 /// The calls that a row contains.
@@ -41,16 +41,17 @@ pub enum OpRowKind {
     Between,
     /// The time of runs before their first op and after the last one.
     Entry,
-    /// Parallel regions outside of ops. This row has no time of its own.
+    /// Parallel regions outside of ops. This row has no self time.
     NoOp,
 }
 
-/// One row. Times are in ticks, without the recorder's time unless the trees were read with `raw`.
+/// One row. A row of the table. Times are in ticks, without the recorder's time unless the trees
+/// were read with `raw`.
 #[derive(Clone, Debug)]
 pub struct OpRow {
     /// The calls that the row contains.
     pub kind: OpRowKind,
-    /// The rank of the row's processes, if the table separates ranks and the processes have one.
+    /// The rank of the row's processes, if the table separates ranks and the processes have a rank.
     pub rank: Option<u32>,
     /// Whether the row's calls are outside of all runs.
     pub outside: bool,
@@ -58,12 +59,13 @@ pub struct OpRow {
     pub calls: u64,
     /// Number of calls inside of other calls of the row. `calls` includes them.
     pub inner: u64,
-    /// Sum of the durations. A call inside of another call of the row is not added again.
+    /// Sum of the durations of the row's calls, except calls inside of other calls of the row.
     pub total: Estimate,
     /// Self time.
     pub own: Estimate,
-    /// For each counter, the sum of its counts on the threads that called the op, without those of
-    /// ops inside. The counts of [`OpRowKind::Between`] are included in [`OpRowKind::Entry`].
+    /// For each counter, the sum of its counts on the threads that called the op, without the
+    /// counts of ops inside. The counts of [`OpRowKind::Between`] are included in
+    /// [`OpRowKind::Entry`].
     pub counters: Vec<CounterSum>,
     /// For each counter, the sum of its counts in the op's tasks on other threads.
     pub workers: Vec<CounterSum>,
@@ -73,7 +75,7 @@ pub struct OpRow {
     pub storage: Option<u128>,
     /// Bytes of workspace that were allocated. `None` if no call reported any.
     pub workspace: Option<u128>,
-    /// One element for each element of [`OpTable::values`].
+    /// The sums of the values of users' collectors, in the order of [`OpTable::values`].
     pub values: Vec<ValueSum>,
     /// The sums of the op's parallel regions.
     pub regions: RegionSum,
@@ -85,10 +87,9 @@ pub struct CounterSum {
     /// Sum of the values.
     pub total: u128,
     pub calls: u64,
-    /// What the counter would count in the same number of empty calls, over the calls for which
-    /// this is known.
+    /// What the recorder added to `total`, in the calls for which this is known.
     pub empty: Estimate,
-    /// Number of calls for which the count of an empty call is known.
+    /// Number of calls for which it is known what the recorder added (`empty`).
     pub calibrated: u64,
 }
 
@@ -102,14 +103,15 @@ impl CounterSum {
         self.calibrated += u64::from(empty.is_some());
     }
 
-    /// Returns the part of the sum that empty calls would have counted, from 0 to 1. `None` if
-    /// nothing was counted, or if the value of an empty call is unknown for some call.
+    /// Returns the part of the sum that the recorder added, from 0 to 1. `None` if nothing was
+    /// counted, or if it is not known for all calls what the recorder added.
     pub fn empty_share(&self) -> Option<f64> {
         let known = self.total > 0 && self.calibrated == self.calls;
         known.then(|| (self.empty.value / self.total as f64).clamp(0.0, 1.0))
     }
 
-    /// Returns the sum without the values of empty calls, if these are known for all calls.
+    /// Returns the sum without what the recorder added. If it is not known for all calls what the
+    /// recorder added, nothing is subtracted.
     pub fn compensated(&self) -> Estimate {
         let empty = (self.calibrated == self.calls).then_some(self.empty);
         let rest = compensate(Estimate::exact(self.total as f64), empty);
@@ -138,16 +140,16 @@ pub struct RegionSum {
     /// Sum of the durations of all regions.
     pub ticks: u128,
     pub tasks: u64,
-    /// Sum, over all regions, of the longest task.
+    /// Sum, over the regions without missing tasks, of the duration of the longest task.
     pub longest_ticks: u128,
-    /// Sum, over all regions, of the mean task.
+    /// Sum, over the regions without missing tasks, of the mean duration of a task.
     pub mean_ticks: f64,
     /// The largest imbalance of a region.
     pub worst: Option<f64>,
     /// Number of regions with tasks that ran one after the other on one thread.
     pub serial_threads: u64,
-    /// For each CPU, number of regions in which tasks of different threads ran one after the other
-    /// on it.
+    /// For each CPU, number of regions with tasks that ran one after the other on this CPU although
+    /// the region used enough threads.
     pub serial_cpus: BTreeMap<u32, u64>,
 }
 
@@ -172,7 +174,7 @@ impl RegionSum {
         self.worst = self.worst.into_iter().chain(region.imbalance).max_by(f64::total_cmp);
     }
 
-    /// Returns the sum of the longest tasks divided by the sum of the mean tasks.
+    /// Returns `longest_ticks` divided by `mean_ticks`; `None` if `mean_ticks` is 0.
     pub fn imbalance(&self) -> Option<f64> {
         (self.mean_ticks > 0.0).then(|| self.longest_ticks as f64 / self.mean_ticks)
     }
@@ -194,10 +196,10 @@ pub struct OpTable {
     pub runs: u64,
     /// Number of runs that failed.
     pub failed: u64,
-    /// For each name of an op that threw, the number of runs that it ended.
+    /// For each op in which a run failed, by name: the number of runs that failed there.
     pub threw: BTreeMap<String, u64>,
-    /// Number of calls of book-keeping ops for which no counter was read, although other calls'
-    /// counters were.
+    /// Number of calls of book-keeping ops for which no counter was read, although counters were
+    /// read for other calls.
     pub uncounted: u64,
     /// Time of the runs that are not inside of another run. It equals the sum of the self times of
     /// all rows inside of runs.
@@ -208,17 +210,19 @@ pub struct OpTable {
     pub ops: u64,
     /// Number of recorded calls of every kind: runs, ops, regions and tasks.
     pub probe_calls: u64,
-    /// The estimated cost of the probes (the recorder's work before and after a call) of these
-    /// calls, without [`Self::way_ns`]. `None` if some process was not calibrated.
+    /// The estimated cost of the probes (the recorder's work before and after a call) of the calls
+    /// in `probe_calls`, without [`Self::way_ns`]. `None` if some process was not calibrated.
     pub probe_ns: Option<f64>,
-    /// An estimate of the time that hosts needed to call the recorder before and after each op; see
-    /// [`crate::ProbeCost::way`]. `None` if it is not known for any process.
+    /// An estimate of the time that hosts (such as PyTorch) needed to call the recorder before and
+    /// after each op; see [`crate::ProbeCost::way`]. `None` if it is known for no process.
     pub way_ns: Option<f64>,
-    /// The cost of recording all calls in each process, also of those that the filter leaves out.
+    /// The cost of recording the calls of each process, including the calls that the filter leaves
+    /// out.
     pub costs: Vec<ProbeCost>,
-    /// The rows of calls of ops, by op, by rank, and by whether the calls are outside of all runs.
+    /// The index in `rows` for calls of an op, by op, by rank, and by whether the calls are outside
+    /// of all runs.
     places: HashMap<(OpId, Option<u32>, bool), usize>,
-    /// Whether each row belongs to a single rank.
+    /// Whether the ranks have separate rows.
     by_rank: bool,
 }
 
@@ -227,7 +231,7 @@ fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
 }
 
 impl OpTable {
-    /// Returns the sum of a counter over the calls of a row, without the values of empty calls. A
+    /// Returns the sum of a counter over the calls of a row, without what the recorder added. A
     /// clock of processor time is limited to the row's time, because a thread is on a CPU for no
     /// longer than its calls take.
     pub fn counter(&self, profile: &Profile, row: &OpRow, counter: usize) -> Estimate {
@@ -237,7 +241,7 @@ impl OpTable {
             return value;
         }
         let own = match row.kind {
-            // The counters of this row include those of the gaps between ops.
+            // The counters of the row `Entry` include the counters of the gaps between ops.
             OpRowKind::Entry => {
                 let of_runs = |other: &&OpRow| {
                     other.kind == OpRowKind::Between
@@ -355,14 +359,14 @@ struct Adder<'a> {
     counters: usize,
     columns: ValueColumns,
     by_kind: HashMap<(OpRowKind, Option<u32>, bool), usize>,
-    /// The rows of the ops around the last call, the outermost first.
+    /// The rows of the ops around the call that was received last, the outermost first.
     around: Vec<usize>,
     /// For each row, the number of its calls that are in `around`.
     inside: Vec<u32>,
     calls: Vec<u64>,
-    /// Number of calls of book-keeping ops that were timed without counters.
+    /// For each process, the number of calls of book-keeping ops that were timed without counters.
     uncounted: Vec<u64>,
-    /// Number of parallel regions or tasks that were timed without counters.
+    /// For each process, the number of parallel regions and tasks that were timed without counters.
     silent: Vec<u64>,
     /// For each process, whether it has a host whose regions are timed without counters.
     times_regions_only: Vec<bool>,
@@ -426,9 +430,10 @@ impl Adder<'_> {
         row
     }
 
-    /// Returns what the recorder added to the counts of a call without the `inside` calls directly
-    /// inside of it. This is the count of an empty call and, for each call inside, the part of its
-    /// bracket that is outside of its own readings.
+    /// Returns what the recorder added to a call's own counts, which exclude those of the `inside`
+    /// calls directly inside of it. This is the count of an empty call, plus a count for each inner
+    /// call. The latter comes from the part of the recorder's work that is outside of the inner
+    /// call's own readings.
     fn empty(&self, process: usize, counter: usize, inside: u32) -> Option<Estimate> {
         let empty = self.empty.get(process).copied().flatten()?;
         let own = empty.counters.get(counter).copied().flatten().map(|bracket| bracket.mean)?;
@@ -449,7 +454,8 @@ impl Adder<'_> {
         for region in regions {
             self.calls[process] += 1 + region.tasks.len() as u64;
             // For some hosts, regions have no counters, and neither has the task on the thread that
-            // launched the region. Their counts are part of the op's counts.
+            // launched the region. The counts of such regions and tasks are part of the op's
+            // counts.
             if self.counters > 0 && self.times_regions_only[process] {
                 let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
                 self.silent[process] += 1 + region.tasks.iter().filter(silent).count() as u64;

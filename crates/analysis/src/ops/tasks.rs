@@ -10,7 +10,7 @@ use super::{OpTrees, Region, Serial, Task};
 
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    /// Sorted by process, region and number.
+    /// Sorted by process, by region and by the task's number in the region.
     all: Vec<Recorded>,
     /// The counter values of all tasks, as many for each as the profile has counters.
     values: Vec<u64>,
@@ -61,7 +61,7 @@ pub(super) fn collect(profile: &Profile, brackets: Brackets) -> OpTrees<'_> {
         let mut of_process = Vec::new();
         for (t, thread) in process.threads.iter().enumerate() {
             let mut begins = Vec::new();
-            // Tasks that may still turn out to be inside of a call that was recorded later.
+            // Tasks that may turn out to be inside of a call that is still to be read.
             let mut open: Vec<usize> = Vec::new();
             for page in 0..thread.headers().len() {
                 let columns = decoder.decode(PageKey { process: p, thread: t, page });
@@ -155,9 +155,9 @@ impl Tasks {
     }
 }
 
-/// Returns how tasks ran one after the other, if they used fewer threads or CPUs than the smaller
-/// of the number of tasks and the number of processors. `cpus` is the number of logical processors;
-/// 0 if it is not known.
+/// Returns how tasks ran one after the other although more of them could have run at once. All
+/// tasks could have run at once or, if there are fewer processors, as many tasks as processors.
+/// `cpus` is the number of logical processors; 0 if it is not known.
 fn serial(tasks: &[Task], cpus: u32) -> Option<Serial> {
     let room = match cpus {
         0 => tasks.len(),

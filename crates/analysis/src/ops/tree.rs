@@ -1,5 +1,5 @@
-//! Makes the second pass over the pages. The calls of each thread become trees, and each tree is
-//! visited as soon as it is complete.
+//! Makes the second pass over the pages, which are blocks of recorded calls. The calls of each
+//! thread become trees, and each tree is visited as soon as it is complete.
 
 use profile::Drawn;
 use profile::columns::{
@@ -13,8 +13,8 @@ use crate::amounts::{parts, ticks};
 use super::tasks::counters_of;
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
-/// A call in memory. A pair like `children` is a range of indices in the list of that name in the
-/// [`Arena`].
+/// A call in memory. A recorded call. Each pair, such as `children`, is a range of indices in the
+/// list of the same name in the [`Arena`].
 #[derive(Clone, Debug)]
 struct Node {
     op: OpId,
@@ -66,8 +66,8 @@ impl Arena {
         self.last_end = 0;
     }
 
-    /// Returns the time that the recorder added to a call with these children; see
-    /// [`crate::forest`].
+    /// Returns the time that the recorder added to a call whose children begin at index `from` of
+    /// `children`; see [`crate::forest`].
     fn taken(&self, trees: &OpTrees<'_>, class: Option<u32>, duration: u64, from: usize) -> u64 {
         let children = || self.children[from..].iter().map(|child| &self.nodes[*child]);
         let inner = children().map(Node::duration).fold(0, u64::saturating_add);
@@ -146,16 +146,16 @@ struct Shower<'a, 'p, V> {
     counters: usize,
     runs: u64,
     ops: u64,
-    /// Calls that must still be visited, each with what is around it.
+    /// Calls that must still be visited, each with the run and the op around it.
     next: Vec<(usize, Inside)>,
     inner: Vec<usize>,
     regions: Vec<Region>,
     walk: Vec<usize>,
     /// The counters of the call that is being visited.
     all: Vec<Option<u64>>,
-    /// The counters of this call without the calls inside.
+    /// The counters of the visited call without the calls inside.
     own: Vec<Option<u64>>,
-    /// The counters of this call's tasks on other threads.
+    /// The counters of the visited call's tasks on other threads.
     workers: Vec<Option<u64>>,
 }
 
@@ -255,7 +255,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
     }
 
     /// Finds the ops and runs directly inside of a call, sorted by start, and its regions. If the
-    /// call is a region, it also counts as one of its regions.
+    /// call is itself a region, the list of its regions includes the call.
     fn look_inside(&mut self, arena: &Arena, at: usize) {
         self.inner.clear();
         self.regions.clear();
@@ -295,10 +295,10 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         self.trees.tasks.region(self.process, node.region, base, cpus)
     }
 
-    /// Computes the counters of a call, with and without those of the calls inside of it. If a part
-    /// is not known, the result is not known either. Book-keeping ops are an exception, because the
-    /// recorder reads no counters around them. Their counts are included in the counts of the call
-    /// around them, except for the counts of ops that they call.
+    /// Computes the counters of a call, with and without those of the calls inside of it. If the
+    /// counters of a call inside are not known, the difference is not known either. Book-keeping
+    /// ops are an exception, because the recorder reads no counters around them. Their counts are
+    /// included in the counts of the call around them, except for the counts of ops that they call.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);
@@ -331,7 +331,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
 
     /// Returns the part of a call's subtracted time that was not subtracted from the ops and runs
     /// directly inside of it, in units of 1/[`crate::amounts::PARTS`] tick. Also returns the number
-    /// of calls directly inside whose counters were read.
+    /// of calls directly inside for which counters were read.
     fn own_taken(&self, arena: &Arena, at: usize) -> (u64, u32) {
         let inner = || self.inner.iter().map(|child| &arena.nodes[*child]);
         let taken = inner().map(|child| child.taken).fold(0, u64::saturating_add);
@@ -362,8 +362,9 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             None => node.duration(),
         };
         self.read_counters(arena, at);
-        // The run's own bracket is before its first op and after its last op. The parts of the ops'
-        // brackets that are outside of the ops' durations are mostly between the ops.
+        // The run's own bracket (the recorder's work for the run) is before its first op and after
+        // its last op. The parts of the ops' brackets that are outside of the ops' durations are
+        // mostly between the ops.
         let (taken, read_inside) = self.own_taken(arena, at);
         let of_entry = self.trees.brackets.in_duration(node.class).min(taken);
         let of_between = (taken - of_entry).min(parts(between));

@@ -1,11 +1,11 @@
-//! Estimates the cost of announcing ops: the time of the host to call the recorder before and after
-//! each op, and the time of other threads that wait meanwhile.
+//! Estimates the cost of announcing ops: the time that the host needs to call the recorder before
+//! and after each op, and the time of other threads that wait meanwhile.
 //!
-//! As soon as PyTorch has an observer, it does more work for each op: it creates an object, looks
+//! As soon as PyTorch has an observer, it does more work for each op. It creates an object, looks
 //! up the observers, and calls the recorder's observer before and after the op. No bracket (the
 //! measured work of the recorder around a call) includes this time. The recorder measures it in the
-//! program: it makes PyTorch announce additional ops that do nothing to an observer that does
-//! nothing (`agent/recorder/thread/announced.rs`).
+//! program: it makes PyTorch announce additional, empty ops to an observer that does nothing
+//! (`agent/recorder/thread/announced.rs`).
 //!
 //! ```text
 //!  launching thread   ── op ──┬ region ┬─ announced ─ bracket ─ op ──┬ region ┬──
@@ -15,11 +15,11 @@
 //! While the launching thread is in the recorder, OpenMP's threads wait for its next region. At
 //! first they do not sleep, but keep using their processors. So each nanosecond of the launching
 //! thread costs another one for each thread that waits in this way. The average number of such
-//! threads is computed from processor times: the workers' processor time outside of their tasks,
-//! compared with the launching thread's processor time outside of its own tasks, for each of its
-//! pages ([`part_of_calls`]). Wall time cannot be used for this: when the launching thread sleeps,
-//! for example until its data is there, it is not in the recorder, and its workers soon sleep as
-//! well.
+//! threads is computed from processor times. For each page of the launching thread, two processor
+//! times are compared: that of the workers outside of their tasks, and that of the launching thread
+//! outside of its own tasks ([`part_of_calls`]). Wall time cannot be used for this. When the
+//! launching thread sleeps, for example until its data is there, it is not in the recorder, and its
+//! workers soon sleep as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,12 +32,12 @@ use super::sum;
 use crate::estimate::Estimate;
 use crate::threads::ThreadTime;
 
-/// The cost of announcing an op as a multiple of the measured time, which misses two causes of
-/// cost. PyTorch's dispatcher has separate code for calling an observer for each signature of an
-/// op, and announcing displaces data from the processor's caches. The factor was measured in a
-/// training loop that alternated between steps with an observer that does nothing and steps without
-/// one. On a busy machine, an op cost 582 ns (± 238) where the measured time was 540 ns; otherwise,
-/// it cost 202 ns (± 57) where the measured time was 227 ns.
+/// The cost of announcing an op, as a multiple of the measured time. The measured time misses two
+/// causes of cost. PyTorch's dispatcher has separate code for calling an observer for each
+/// signature of an op, and announcing displaces data from the processor's caches. The factor was
+/// measured in a training loop that alternated between steps with an observer that does nothing and
+/// steps without one. On a busy machine, an op cost 582 ns (± 238), and the measured time was 540
+/// ns. On a machine that was not busy, an op cost 202 ns (± 57), and the measured time was 227 ns.
 const OF_MEASURED: Estimate = Estimate { value: 1.1, low: 0.8, high: 1.5 };
 
 /// The lower end of the waiting time, as a part of the computed time.
@@ -52,7 +52,8 @@ pub(super) fn announcing(
 ) -> Option<Estimate> {
     let line = &profile.timeline;
     let of = profile.processes.get(process)?;
-    // The last frame of a thread contains everything that its earlier frames contain.
+    // The last block of times that a thread wrote contains everything that its earlier blocks
+    // contain.
     let last: BTreeMap<u32, &Brackets> = of.announced.iter().map(|b| (b.thread_uid, b)).collect();
     let longest = LONGEST_NS / line.ns_per_tick();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
@@ -181,7 +182,8 @@ impl Moment {
 fn moments_of(profile: &Profile, process: usize, thread: usize, in_place: &InPlace) -> Vec<Moment> {
     let of = profile.processes.get(process).and_then(|of| of.threads.get(thread));
     let headers: Vec<_> = of.into_iter().flat_map(|of| of.headers()).collect();
-    // The time of a task that began on an earlier page, and that is more than its page's time.
+    // The part of a task's time that exceeds the time of the page on which the task ended. It
+    // belongs to an earlier page, on which the task began.
     let mut earlier = 0.0;
     let moments = in_place.on_pages(process, thread).iter().filter_map(|on| {
         let header = headers.get(on.page)?;
@@ -198,9 +200,9 @@ fn moments_of(profile: &Profile, process: usize, thread: usize, in_place: &InPla
 /// time that a worker waited in all moments together.
 ///
 /// A worker waits for a limited time after a region, and then sleeps. So it waits in moments with
-/// many regions, and sleeps while the launching thread does something else for long, such as to
-/// import a module. The time of such an import must not count: it has few calls, and the recorder
-/// lengthens calls. So the longest time S that a worker waits is the solution of
+/// many regions, and sleeps while the launching thread does something else for a long time, such as
+/// importing a module. The time of such an import must not count: it has few calls, and the
+/// recorder lengthens calls. So the longest time S that a worker waits is the solution of
 ///
 /// ```text
 ///   Σ over moments: min(busy, S · waits) = waited
@@ -237,8 +239,8 @@ fn rest(used: f64, tasks: Estimate) -> Estimate {
     Estimate { value: less(tasks.value), low: less(tasks.high), high: less(tasks.low) }
 }
 
-/// Whether some thread runs tasks of other threads' regions, so that it waits for these threads. If
-/// two or more threads have counted tasks, some of them are assumed to work for another thread.
+/// Whether some thread runs tasks of other threads' regions, and therefore waits for these threads.
+/// If two or more threads have counted tasks, some of them are assumed to work for another thread.
 pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bool {
     let role = |export: u32| {
         let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
@@ -251,8 +253,8 @@ pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bo
 }
 
 /// Returns the processor time that a thread used outside of tasks, in ns. `tasks` is the time in
-/// the timed tasks, or an estimate for all tasks. If the time in calls is not known, the interval
-/// is from 0 to the whole processor time.
+/// tasks; in a run with a budget, it is estimated from the timed tasks. If the time in calls is not
+/// known, the interval is from 0 to the whole processor time.
 fn waited_ns(time: &ThreadTime, tasks: Estimate) -> Option<Estimate> {
     let used = time.cpu_ns?;
     if time.dispatch_known {

@@ -6,8 +6,10 @@
 //!  in the program = calibrated + (timed in the program − timed in the calibration)
 //! ```
 //!
-//! In the program as in the calibration, the timed part of a bracket does not include the jump to
-//! the recorder, and the reading of the clock that times the bracket ([`profile::brackets`]).
+//! In the program as in the calibration, the timed part of a bracket includes neither the jump to
+//! the recorder nor the reading of the clock that times the bracket ([`profile::brackets`]). So if
+//! brackets take longer in the program, the difference is multiplied by a factor of the host
+//! ([`Host::unseen`]).
 
 use std::collections::BTreeMap;
 
@@ -24,25 +26,26 @@ use crate::estimate::Estimate;
 pub(super) const LONGEST_NS: f64 = 20_000.0;
 /// Half the width of a 95 % interval of a mean, in standard errors.
 const NORMAL_95: f64 = 1.96;
-/// If no times from the program are known, a bracket is assumed to take at most this many times as
-/// long in the program as in the calibration. Measured for brackets without counters, with cold
-/// caches. With counters, it is smaller.
+/// If too few brackets were timed in the program or in the calibration, the upper end of the
+/// interval is at least this many times the calibrated cost. The number was measured for brackets
+/// without counters, with cold caches. For brackets with counters, the number would be smaller.
 const COLD: f64 = 2.0;
 
 /// The part of a bracket without counters that is never timed: the jump to the recorder, and the
-/// reading of the clock that times the bracket. Measured: 20 ns.
+/// reading of the clock that times the bracket. It was measured as 20 ns.
 const NEVER_TIMED_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 /// The cost of a bracket in a process, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bracket {
     pub ticks: Estimate,
-    /// The mean over empty calls, in ticks.
+    /// The mean cost according to the calibration alone, in ticks; equal to the value of `ticks` if
+    /// the bracket was not calibrated.
     pub calibrated: f64,
 }
 
-/// Returns the host whose brackets determine the cost in a process: of several hosts, the one whose
-/// brackets have the largest part that is not timed.
+/// Returns the host (the runtime, such as IREE or PyTorch) whose factors [`Host::unseen`] are used
+/// for a process. Of several hosts, it is the one with the largest factor.
 pub(super) fn host(process: &Process) -> Option<&Host> {
     process.seen_hosts().max_by_key(|host| host.unseen[0])
 }
@@ -95,7 +98,7 @@ pub(super) fn only_timed(profile: &Profile, process: usize) -> Option<Bracket> {
     Some(Bracket { ticks, calibrated: ticks.value })
 }
 
-/// Returns the mean over the empty calls of all threads.
+/// Returns the mean time of the calibration's empty calls, over all threads.
 fn calibrated(process: &Process, known: &Calibration) -> Estimate {
     let of_mask = process.calibrations.iter().filter(|c| c.counters == known.counters);
     let means = of_mask.filter_map(|c| {
@@ -118,7 +121,8 @@ fn calibrated(process: &Process, known: &Calibration) -> Estimate {
 /// `rehearsed`, the times are those of the calibration's empty calls. `None` if there are too few
 /// times.
 fn pool(process: &Process, mask: u32, rehearsed: bool, longest: f64) -> Option<[Estimate; 2]> {
-    // The last frame of a thread contains everything that its earlier frames contain.
+    // The last block of times that a thread wrote contains everything that its earlier blocks
+    // contain.
     let of = process.brackets.iter().filter(|b| b.counters == mask && b.rehearsed == rehearsed);
     let last: BTreeMap<u32, &Brackets> = of.map(|b| (b.thread_uid, b)).collect();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);

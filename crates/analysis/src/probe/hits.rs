@@ -10,12 +10,11 @@ use crate::loops::estimate::{COST_UNCERTAINTY, Overhead};
 pub struct Hits {
     /// Number of hits whose cost is known.
     pub hits: u64,
-    /// Number of other hits: hits that are recorded one by one, and hits of modules without a
-    /// calibration.
+    /// Number of other hits: hits in mode `log`, and hits of modules without a calibration.
     pub unknown: u64,
     /// The cost of the hits in `hits`. The processor may do all counting and timing while it would
     /// otherwise wait for the program's own instructions (`loops::estimate`). So the lower end of
-    /// the interval includes the readings of counters only.
+    /// the interval includes only the readings of counters.
     pub cost: Estimate,
 }
 

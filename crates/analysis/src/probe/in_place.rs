@@ -1,5 +1,6 @@
-//! Computes facts about the cost of probes from the recorded calls: the time of readings of
-//! counters, the time between the ops of a virtual machine, and the kinds of calls of each thread.
+//! Computes facts about the cost of probes (the recorder's work around calls) from the recorded
+//! calls. These are the time of readings of counters, the time between the ops of a virtual
+//! machine, and the kinds of calls of each thread.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,16 +20,18 @@ pub(crate) struct InPlace {
     uncounted: HashMap<(usize, u32), u64>,
     /// Times in ticks from the end of one op to the start of the next, by process.
     gaps: HashMap<usize, Gaps>,
-    /// The kinds of calls of each page, until [`InPlace::joined`].
+    /// The kinds of calls of each page (block of recorded calls); [`InPlace::joined`] moves them to
+    /// `threads`.
     pages: BTreeMap<PageKey, OfPage>,
-    /// The kinds of calls of each thread, by process and thread, from [`InPlace::joined`].
+    /// The kinds of calls of each thread, by process and thread; empty before [`InPlace::joined`].
     threads: Threads,
-    /// Whether the profile has ops of hosts. `None` until this has been determined.
+    /// Whether the profile has ops of hosts (runtimes such as PyTorch that call ops). `None` until
+    /// this has been determined.
     has_ops: Option<bool>,
 }
 
 /// The times of readings of counters. A group of counters is enabled for longer than the call
-/// takes; the difference is the time of the readings.
+/// takes. The difference between the two durations is the time of the readings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     calls: u64,
@@ -44,11 +47,12 @@ struct Gaps {
     ticks: u64,
 }
 
-/// A reading that takes longer than this is not used, and neither is a reading of a call that takes
-/// longer than [`LONGEST_CALL_NS`]: something else happened meanwhile, or the different rates of
-/// the clocks matter.
+/// A reading that takes longer than this is not used, because something else happened meanwhile.
+/// Readings around a call that takes longer than [`LONGEST_CALL_NS`] are not used either: during
+/// long calls, the clock of the counters and that of the recorder drift apart too far.
 const LONGEST_READING_NS: f64 = 20_000.0;
-/// In a longer gap, the machine did more than to step from one op to the next.
+/// In a gap between ops that is longer than this, the virtual machine did more than step from one
+/// op to the next.
 const LONGEST_GAP_NS: f64 = 5_000.0;
 const LONGEST_CALL_NS: f64 = 1_000_000.0;
 
@@ -144,7 +148,8 @@ impl InPlace {
         }
     }
 
-    /// Joins the pages of each thread. Must be called after the calls of all pages were added.
+    /// Combines the kinds of calls of each thread's pages. Must be called after the calls of all
+    /// pages were added.
     pub fn joined(mut self, profile: &Profile) -> Self {
         self.threads = kinds::join(profile, std::mem::take(&mut self.pages));
         self
@@ -168,8 +173,9 @@ impl InPlace {
         self.uncounted.get(&(process, counters)).copied().unwrap_or(0)
     }
 
-    /// Returns the time of a bracket's readings in the program as a multiple of that in the
-    /// calibration. At least 1; 1 if too few times are known.
+    /// Returns the time that the readings of counters before and after a call took in the program,
+    /// as a multiple of the time that they took in the calibration. At least 1; 1 if too few times
+    /// are known.
     pub(super) fn ratio(&self, process: usize, known: &Calibration, ns_per_tick: f64) -> f64 {
         let calibrated = known.spread.as_ref().and_then(|spread| {
             let enabled = *spread.enabled_ns.first()? as f64;
@@ -185,7 +191,7 @@ impl InPlace {
     }
 
     /// Returns how long readings of counters took in the program and in the calibration. `None` if
-    /// too few calls are known.
+    /// the time was not calibrated, or if too few readings in the program are known.
     pub fn place(
         &self,
         profile: &Profile,
@@ -202,7 +208,8 @@ impl InPlace {
         (calibrated_ns > 0.0).then_some(Place { reading_ns, deviation_ns, calibrated_ns })
     }
 
-    /// Returns the brackets of all classes, corrected by the times of readings in the program.
+    /// Returns what the recorder adds to calls, for all classes of calls (such as calls with
+    /// counters), corrected by the times of readings in the program.
     pub fn brackets(&self, profile: &Profile) -> Brackets {
         let mut brackets = Brackets::new(profile, false);
         brackets.place(profile, |process, mask, empty| self.place(profile, process, mask, empty));
@@ -210,7 +217,8 @@ impl InPlace {
     }
 
     /// Returns the mean time from the end of an op to the start of the next op, in ticks, and the
-    /// number of ops. `None` if too few ops follow one another directly.
+    /// number of ops. The mean is over the gaps that are shorter than [`LONGEST_GAP_NS`]. `None` if
+    /// there are too few such gaps.
     pub(super) fn gap(&self, process: usize) -> Option<(f64, u64)> {
         let found = self.gaps.get(&process).filter(|found| found.gaps >= FEWEST)?;
         Some((found.ticks as f64 / found.gaps as f64, found.ops))

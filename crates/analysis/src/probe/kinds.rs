@@ -1,15 +1,16 @@
-//! Counts the calls of each thread by kind, to find whether a thread works on the parallel regions
-//! of other threads, and for how long it was in tasks (parts of regions).
+//! Counts the calls of each thread by kind. The counts show whether a thread works on the parallel
+//! regions of other threads, and for how long it was in tasks (parts of regions).
 //!
 //! ```text
 //!  page 1                     page 2
 //!  ├ region ┤ ├ task ┤ ├ region ┤ … ┤      the task around them ends on page 2: only it is outside
 //! ```
 //!
-//! A page contains calls in the order of their ends, so the code goes through them backwards. A
-//! region or a task that begins after the earliest start seen so far is inside of a later region or
-//! task. Pages are read in any order and joined afterwards. A page is read again if a region or a
-//! task of a later page contains some of its calls.
+//! A page (block of recorded calls) contains calls in the order of their ends. A call ends later
+//! than the calls inside of it, so the code goes through the calls backwards. A region or a task
+//! that begins after the earliest start seen so far is inside of a region or task that ends later.
+//! Pages are read in any order and joined afterwards. A page is read again if a region or a task of
+//! a later page may contain some of its regions or tasks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,12 +23,13 @@ use crate::estimate::Estimate;
 const NORMAL_95: f64 = 1.96;
 
 /// The calls of a thread, by kind. In a run with a budget, `outer_regions`, `outer_tasks` and
-/// `task_ticks` use the weights of calls.
+/// `task_ticks` are estimates: each timed call counts as many times as its weight says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kinds {
     /// Number of recorded calls.
     pub all: u64,
-    /// Number of recorded ops of hosts with `program_between_ops`, such as PyTorch.
+    /// Number of recorded ops of hosts (runtimes) whose program runs between two ops
+    /// (`program_between_ops`), such as PyTorch.
     pub announced: u64,
     /// Number of recorded regions.
     pub regions: u64,
@@ -43,7 +45,7 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// Makes the numbers for this many recorded calls, without ops, regions and tasks.
+    /// Returns counts with this many recorded calls, and 0 in all other fields.
     pub fn of_calls(calls: usize) -> Self {
         Self { all: calls as u64, ..Self::default() }
     }
@@ -93,7 +95,8 @@ impl Parallel {
     }
 }
 
-/// The earliest start of the regions and tasks that end later than the call that is looked at.
+/// The earliest start of the regions and tasks seen so far, which end later than the call that is
+/// looked at. `any` is for both, and `task` for tasks only.
 #[derive(Clone, Copy, Debug)]
 struct Earliest {
     any: u64,
@@ -150,8 +153,8 @@ impl OfPage {
                 earliest.task = call.begin;
                 let (ticks, weight) = (call.ticks as f64, call.weight as f64);
                 kinds.task_ticks += weight * ticks;
-                // The variance of the estimator of Horvitz and Thompson: each call is sampled
-                // independently with the probability 1 / weight.
+                // This is the variance of the estimator of Horvitz and Thompson: each call is
+                // sampled independently with the probability 1 / weight.
                 kinds.variance += weight * (weight - 1.0) * ticks * ticks;
             }
         }
@@ -159,7 +162,8 @@ impl OfPage {
     }
 }
 
-/// The kinds of calls of each thread, by process and thread, and the same for each of its pages.
+/// The kinds of calls of each thread, by process and thread, and what the thread did on each of its
+/// pages (the last page first).
 pub(super) type Threads = HashMap<(usize, usize), (Kinds, Vec<OnPage>)>;
 
 pub(super) fn join(profile: &Profile, pages: BTreeMap<PageKey, OfPage>) -> Threads {

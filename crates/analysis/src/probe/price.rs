@@ -8,50 +8,54 @@ use crate::estimate::Estimate;
 pub struct Price {
     /// Number of calls whose cost is known.
     pub calls: u64,
-    /// Number of all calls of these processes.
+    /// Number of all recorded calls of these processes.
     pub of_calls: u64,
     /// The time that brackets (the recorder's work before and after calls) took.
     pub probes: Estimate,
     /// The time that brackets took according to the calibration alone.
     pub calibrated_ns: f64,
-    /// Number of calls that were only counted.
+    /// Number of calls that were only counted and not recorded, in runs with a budget.
     pub only_counted: u64,
     /// The time that it took to count the calls in `only_counted`.
     pub counting: Estimate,
-    /// The additional time that the program's own code takes after readings.
+    /// The additional time that the program's own code takes after counters were read.
     pub after: Estimate,
-    /// The time that hosts needed to announce ops. `None` if it is not known for any process.
+    /// The time that hosts (runtimes such as PyTorch) needed to announce ops: to call the recorder
+    /// before and after each op. `None` if it is unknown for all processes.
     pub way: Option<Estimate>,
-    /// Whether a part of `way` comes from steps of the program with and without announced ops.
+    /// Whether a part of `way` comes from comparing steps of the program with and without announced
+    /// ops.
     pub way_by_steps: bool,
-    /// The time of threads that waited while others were in the recorder. `None` if it is not known
-    /// for any process.
+    /// The time of threads that waited while others were in the recorder. `None` if it is unknown
+    /// for all processes.
     pub waiting: Option<Estimate>,
-    /// Whether some threads waited for a thread in the recorder for a time that is not known.
+    /// Whether some threads waited for a thread in the recorder, and it is not known for how long.
     pub waits_unknown: bool,
     /// The hits of instrumented loops and their cost.
     pub hits: Hits,
     /// Number of context switches of threads that have counters.
     pub switches: u64,
-    /// The time that counters added to these context switches. `None` if it is not known for some
-    /// process.
+    /// The time that counters added to these context switches. `None` if it is unknown for at least
+    /// one process.
     pub switched: Option<Estimate>,
-    /// The cost of flushing pages.
+    /// The cost of flushing pages (blocks of recorded calls).
     pub flush_ns: f64,
-    /// The cost of attaching threads.
+    /// The cost of attaching threads: opening counters, mapping pages, and calibrating.
     pub attach_ns: f64,
-    /// The cost of the library before the first calls. `None` if it is not known for any process.
+    /// The cost of loading and starting the recorder, before the first calls. `None` if it is
+    /// unknown for all processes.
     pub start: Option<Estimate>,
     pub total: Estimate,
     /// The cost as a part of the processor time that the program would have used without recording.
     pub of_program: Option<Estimate>,
-    /// Like `of_program`, for the part of the cost that grows with the number of timed calls.
+    /// Like `of_program`, but without the cost of attaching threads and starting.
     pub of_program_by_calls: Option<f64>,
     /// The cost as a part of the processor time that was used, which includes recording.
     pub of_used: Option<f64>,
     /// The processor time of the processes' threads, each from its first call on.
     pub cpu_ns: Option<f64>,
-    /// The cost of calls as a part of the time in dispatches.
+    /// The cost without attaching threads and starting, as a part of the threads' time in
+    /// dispatches.
     pub of_dispatches: Option<Estimate>,
 }
 

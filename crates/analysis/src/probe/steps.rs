@@ -1,5 +1,6 @@
-//! Estimates the cost of announcing ops from the processor time of a program's steps: in a run with
-//! a budget, PyTorch announces its ops only in randomly chosen steps ([`profile::Steps`]).
+//! Estimates the cost of announcing ops (calling the recorder before and after each op) from the
+//! processor time of a program's steps, such as training steps. This is possible because, in a run
+//! with a budget, PyTorch announces its ops only in randomly chosen steps ([`profile::Steps`]).
 //!
 //! ```text
 //!  price of a step   D = median(steps that were seen) − median(steps that were away)
@@ -8,14 +9,14 @@
 //! ```
 //!
 //! In *seen* steps, ops were announced, and in *away* steps they were not. For a normal
-//! distribution, the median distance from the median (MAD) is 1/1.4826 of the standard deviation,
-//! and the standard error of the median is 1.2533 times that of the mean.
+//! distribution, the median distance from the median (MAD) is 1/1.4826 of the standard deviation.
+//! The standard error of the median is 1.2533 times that of the mean.
 
 use profile::Steps;
 
 use crate::estimate::Estimate;
 
-/// With fewer steps of one of the two kinds than this, there is no estimate.
+/// With fewer timed steps than this of either kind (seen or away), there is no estimate.
 const FEWEST: u64 = 10;
 /// The factor in the formula of e at the top.
 const ERROR: f64 = 1.2533 * 1.4826;
@@ -23,7 +24,8 @@ const ERROR: f64 = 1.2533 * 1.4826;
 const Z: f64 = 1.96;
 
 /// Estimates the cost of announcing ops, in ns: the additional time of the steps with announced
-/// ops, minus `others`, the cost of brackets and counting. `None` if there are too few steps.
+/// ops, minus `others`. `others` is the cost of brackets (the recorder's work around calls) and of
+/// counting calls. `None` if there are too few steps.
 pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
     let of = steps.filter(|of| of.seen_timed.min(of.away_timed) >= FEWEST)?;
     let each = of.seen_ns as f64 - of.away_ns as f64;
@@ -44,8 +46,8 @@ mod tests {
     use super::*;
 
     /// A step took 5,000 ns with announced ops and 4,000 without. Ops were announced in 20 of 100
-    /// steps. Brackets took 3,000 of the additional 20,000. e = 1.8581 · 100/√16 = 46.45 for both
-    /// kinds of steps, so D is 1,000 ± 1.96 · 65.70, which is ± 128.8.
+    /// steps. Of the additional 20,000 ns, brackets took 3,000. e = 1.8581 · 100/√16 = 46.45 for
+    /// both kinds of steps, so D is 1,000 ± 1.96 · 65.70, which is ± 128.8.
     #[test]
     fn announcing_is_what_steps_took_longer_without_what_is_known() {
         let of = Steps {

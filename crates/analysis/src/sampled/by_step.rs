@@ -1,23 +1,27 @@
-//! Estimates numbers of calls that were counted only in some steps of the program, with their
-//! intervals.
+//! Estimates numbers of calls, with intervals, if calls were counted only in some steps
+//! (iterations) of the program.
 //!
-//! A host may announce its ops only in randomly chosen steps ([`profile::CountedSteps`]). Steps
-//! without announcements are called *away*. The sample consists of the n steps with announcements.
-//! A step has the weight w and makes c calls:
+//! A host (a runtime such as PyTorch) may announce its ops only in randomly chosen steps
+//! ([`profile::CountedSteps`]). Steps without announcements are called *away*. The sample consists
+//! of the n steps with announcements. A step of the sample makes c calls, and was chosen with the
+//! probability 1/w, where w is its weight:
 //!
 //! ```text
 //!   c̅ = Σ w·c / Σ w     m = (Σ w)² / Σ w²     s² = n/(n − 1) · (Σ w·c² / Σ w − c̅²)
 //!   calls in the A steps that were away: A · c̅,  with the variance s² · A · (A + m) / m + (3 · A · c̅ / (1.96 · m))²
 //! ```
 //!
-//! With equal weights, the first part of the variance is N²·(1 − n/N)·s²/n, for all N = A + n steps
-//! (Cochran, *Sampling Techniques*, chapter 2). The second part is for steps that are unlike every
-//! step of the sample. With 95 % confidence, at most 3/m of all steps are of this kind; they may
-//! make no call, or twice as many as the mean. Steps usually all make the same calls; then only the
-//! second part is above 0. Intervals are skewed as in [`super::strata`]. There is no interval if m
-//! is below [`FEWEST`], or if the steps of the sample made no calls. If it is not known whether the
-//! last away step ended, the program may not have made all of this step's calls. The exports and
-//! threads of a row are called in the same steps, so the ends of their intervals are added.
+//! With equal weights, m is n. The first part of the variance is then N²·(1 − n/N)·s²/n, where N =
+//! A + n is the number of all steps (Cochran, *Sampling Techniques*, chapter 2). The second part is
+//! for steps that are unlike every step of the sample. With 95 % confidence, at most 3/m of all
+//! steps are of this kind; they may make no call, or twice as many as the mean. Usually, all steps
+//! make the same number of calls; then s² is 0, and only the second part is above 0. Skewness
+//! shifts the ends of the interval, as in [`super::strata`]. There is no interval if m is below
+//! [`FEWEST`], or if the steps of the sample made no calls. If it is not known whether the last
+//! away step ended, the program may not have made all of this step's calls, so the lower end is
+//! reduced by c̅. A row may have several exports (functions of executables) and threads. Their
+//! numbers of calls are estimated from the same steps, so they are not independent, and the widths
+//! of their intervals are added.
 
 use profile::{CountedCalls, CountedSteps};
 
@@ -26,12 +30,11 @@ use super::strata::Z;
 use crate::estimate::Estimate;
 use crate::interval::Sum;
 
-/// The uncertainty of a row's number of calls that comes from steps in which calls were not
-/// counted.
+/// The uncertainty of a row's number of calls if calls were not counted in some steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ByStep {
     is_any: bool,
-    /// Whether any of the added intervals is not known.
+    /// Whether any of the intervals that were added up is unknown.
     is_unknown: bool,
     /// The distance from the number of calls to the lower end of the interval.
     below: f64,
@@ -76,22 +79,23 @@ impl ByStep {
     }
 }
 
-/// Returns the number of calls of an export on a thread, with its interval. `None` if it is exact.
+/// Returns the number of calls of an export (function of an executable) on a thread, with its
+/// interval. `None` if the number is exact.
 pub fn calls_of(of: &CountedCalls) -> Option<Estimated> {
     let mut one = ByStep::default();
     one.add(of.steps.as_ref());
     one.calls(of.calls)
 }
 
-/// The smallest m, the effective number of steps in the sample, for which there is an interval.
-/// Found by simulation (`tests/coverage.rs`): if one step in ten makes ten times as many calls,
+/// The smallest m, the effective number of steps in the sample, for which there is an interval. It
+/// was found by simulation (`tests/coverage.rs`): if one step in ten makes ten times as many calls,
 /// intervals from 30 steps contain the true number in only half of all cases.
 const FEWEST: f64 = 60.0;
-/// The degrees of freedom of an interval that does not come from a sample's variance.
+/// Practically infinite degrees of freedom, for a variance that was not computed from a sample.
 const MANY: f64 = 1e9;
 
-/// Estimates the number of calls that were not counted. `None` if there are too few steps for an
-/// interval.
+/// Estimates the number of calls that were not counted. `None` if the sample has too few steps for
+/// an interval, or if its steps made no calls.
 fn interval(of: &CountedSteps) -> Option<Estimate> {
     let (n, weight, away) = (of.sampled as f64, of.weight as f64, of.away as f64);
     if of.sampled < 2 || of.weight == 0 || of.squared_weight == 0 || of.sum == 0 {
@@ -108,12 +112,12 @@ fn interval(of: &CountedSteps) -> Option<Estimate> {
     let variance = if variance < 1e-9 * mean * mean { 0.0 } else { variance };
     let value = of.unseen as f64;
     // At most 3/m of the away steps are unlike all steps of the sample. The mean is taken as at
-    // least 1, because such a step makes at least one call more or less.
+    // least 1, because a step that is unlike the others makes at least one call more or less.
     let doubt = 3.0 / m * away * mean.max(1.0) / Z;
     let freedom = if variance > 0.0 { m - 1.0 } else { MANY };
     let steps = away + m;
     let part = away / steps;
-    // The third central moment of a number of calls that is 0 in most steps.
+    // The third central moment, if most steps make no call and all others make equally many.
     let third = variance * variance / mean;
     let skew = steps.powi(3) * part * (2.0 * part - 1.0) * third / (m * m);
     let variance = variance * away * steps / m + doubt * doubt;
@@ -142,10 +146,10 @@ mod tests {
         }
     }
 
-    /// In 100 of 500 steps, 4, 6, 5 and 5 calls alternate: c̅ = 5, s² = 50/99. So the variance of
-    /// the calls in the other 400 steps is 500² · (1 − 100/500) · (50/99)/100 = 1,010.1. For steps
-    /// that are unlike these, (3 · 400 · 5 / 196)² = 937.1 is added. t(0.975; 99) = 1.9842, and the
-    /// skewness is below 0.01.
+    /// The sample is 100 of 500 steps, which make 4, 6, 5 and 5 calls in turn: c̅ = 5, s² = 50/99.
+    /// So the variance of the calls in the other 400 steps is 500² · (1 − 100/500) · (50/99)/100 =
+    /// 1,010.1. For steps that are unlike these, (3 · 400 · 5 / 196)² = 937.1 is added. The
+    /// skewness is below 0.01, and t(0.975; 99) = 1.9842.
     #[test]
     fn equal_weights_are_the_textbooks_sample() {
         let of = steps(&[(3, 4), (3, 6), (3, 5), (3, 5)].repeat(25), 400);

@@ -1,5 +1,5 @@
-//! Reads the calls of a sampled run in the order in which each thread recorded them, and adds up
-//! the calls of each row.
+//! Reads the calls of a sampled run (one with a budget for the cost of recording) in the order in
+//! which each thread recorded them, and adds up the calls of each row.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,8 @@ pub(crate) struct Found {
     pub threads: Vec<(usize, usize)>,
     /// The 10th, the 50th and the 99th percentile of the durations, in ticks.
     pub quantiles: [Option<f64>; 3],
-    /// For each pass, the number of all calls of the row, and their estimated total.
+    /// For each pass (a repetition of the program with other counters), the number of all calls of
+    /// the row, and the estimated sum of their durations.
     pub passes: Vec<PassTotal>,
 }
 
@@ -101,7 +102,8 @@ struct Adding {
     counters: Vec<Pool>,
     weighted: Weighted,
     threads: BTreeSet<(usize, usize)>,
-    /// The total of each pass; empty without passes.
+    /// The total of each pass (a repetition of the program with other counters); empty without
+    /// passes.
     passes: Vec<PassTotal>,
 }
 
@@ -152,14 +154,14 @@ impl Adding {
     }
 
     /// Prepares a sum over all calls of a thread or of a run. The sum is unknown if any call has
-    /// another one inside.
+    /// another one inside, unless all calls were timed.
     fn of_all(mut self) -> Self {
         self.inner |= self.nested;
         self
     }
 
-    /// `all` is the estimated time of all calls of the run; `None` if the row's share of it is not
-    /// wanted or not known.
+    /// Computes the estimates of the row. `all` is the estimated time of all calls of the run;
+    /// `None` if the row's share of it is not wanted or not known.
     fn finish(mut self, all: Option<&Sum>) -> Found {
         let (by_steps, all_calls) = (self.by_steps, self.calls);
         let counters = self.counters.iter().map(|counter| {
@@ -170,7 +172,8 @@ impl Adding {
             })
         });
         let counters = counters.collect();
-        // If only some calls have known values, the sum over them would be too small.
+        // If calls of the row are inside of other calls of the row, the sum is known only if every
+        // call of the row was timed.
         let complete = self.calls == self.durations.known();
         let tells = self.durations.sum();
         let known = complete || !self.inner;
@@ -202,7 +205,8 @@ impl Adding {
     }
 }
 
-/// The recorded calls of an export on a thread, and the number of all its calls.
+/// One export (function of an executable) on one thread: its recorded calls, and the number of all
+/// its calls there.
 #[derive(Debug, Default)]
 struct Counted {
     unit: Option<Unit>,
@@ -222,7 +226,8 @@ impl Counted {
     }
 }
 
-/// Collects the units of all threads, and the exact numbers of calls.
+/// Collects the recorded calls of each export on each thread, and the numbers of all calls. The
+/// keys are process, thread and export.
 fn units(
     profile: &Profile,
     places: &Places<'_>,
@@ -246,7 +251,7 @@ fn units(
         let mut found: Vec<((usize, usize, u32), Unit)> = Vec::new();
         while let Some(home) = threads.get(next.fetch_add(1, Ordering::Relaxed)) {
             if places.home(*home) != *home {
-                continue; // Its calls are shown with the calls of its home.
+                continue; // Its calls are shown with those of another thread, its home.
             }
             let of = |(process, thread): (usize, usize)| {
                 let pages = profile.processes[process].threads[thread].headers().len();
@@ -255,8 +260,8 @@ fn units(
             let others = others.get(home).into_iter().flatten();
             let pages: Vec<PageKey> =
                 std::iter::once(home).chain(others).copied().flat_map(of).collect();
-            // Calls that belong to no thread have pages of their own, and are not inside of another
-            // call.
+            // A page is a block of recorded calls. Calls that belong to no thread, such as
+            // asynchronous spans, are in separate pages, and are not inside of another call.
             let is_of_thread = |page: &&PageKey| apart(profile, decoder.decode(**page)).is_none();
             let of_thread: Vec<&PageKey> = pages.iter().filter(is_of_thread).collect();
             let span = |page: &&PageKey| PageSpan {
@@ -314,13 +319,13 @@ fn units(
     all
 }
 
-/// The rare slow calls, for durations and for each counter.
+/// How much rare slow calls add to the variance of the durations and of each counter.
 #[derive(Debug)]
 struct Tails {
     durations: Tail,
     counters: Vec<Tail>,
-    /// Processes in which a counter has a value, as pairs of process index and index of the
-    /// counter.
+    /// Pairs of a process index and the index of a counter that has a value in some call of this
+    /// process.
     with_counter: HashSet<(usize, usize)>,
 }
 
@@ -342,7 +347,8 @@ impl Tails {
             }
         }
         let counters = counters.iter_mut().map(|of| Tail::of(of.values_mut())).collect();
-        // Durations are in units of 1/[`amounts::PARTS`] tick.
+        // `weighted` has durations in units of 1/[`amounts::PARTS`] tick, and their tail is
+        // converted to ticks.
         let durations = Tail::of(durations.values_mut()).times(1.0 / PARTS as f64);
         Self { durations, counters, with_counter }
     }
@@ -352,7 +358,8 @@ impl Tails {
     }
 }
 
-/// The timed calls of a run with a budget, each with its weight.
+/// The timed calls of a run with a budget. The weight of a timed call is the number of calls that
+/// it represents.
 #[derive(Debug)]
 pub(crate) struct Sample<'a> {
     profile: &'a Profile,
@@ -386,8 +393,8 @@ impl<'a> Sample<'a> {
         Weights::new(self.units.iter().map(|(key, of)| (*key, of.factors())).collect())
     }
 
-    /// Computes a row for each set of calls. `set` returns the set of the calls of an export on a
-    /// thread.
+    /// Computes a row for each set of calls. `set` returns the set to which the calls of an export
+    /// on a thread belong.
     pub fn sets<K: Copy + Ord>(
         &self,
         set: impl Fn((usize, usize), u32) -> Option<K>,
@@ -419,7 +426,7 @@ impl<'a> Sample<'a> {
             op.is_some_and(|op| op.role.is_apart())
         };
         let mut all = Adding::new(0, 0);
-        // The time of all calls is the sum of one estimate for each op, so the estimates of the ops
+        // The time of all calls is computed as the sum of the estimates for the ops, so that these
         // add up to it.
         let mut ops: BTreeMap<_, Pool> = BTreeMap::new();
         for ((process, thread, export), of) in &self.units {
@@ -448,8 +455,8 @@ impl<'a> Sample<'a> {
             places.row(profile, at, export).filter(|_| places.by() != By::Cpu)
         };
         let mut rows = self.add_up(counters, row, |one| one.finish(whole));
-        // The rows are estimated separately from the time of all calls, so the sum of their shares
-        // may be above 1.
+        // The rows are estimated separately from the time of all calls, so their shares may add up
+        // to more than 1. If they do, they are scaled down.
         let shares = rows.values().filter_map(|found| found.row.share);
         let sum: f64 = shares.map(|share| share.value).sum();
         if sum > 1.0 {

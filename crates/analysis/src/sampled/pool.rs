@@ -2,54 +2,60 @@
 //! without an interval, or nothing.
 //!
 //! A [`Pool`] adds up the [`Strata`] of the threads and ops of a row. The result depends on the
-//! number of *drawn* calls, which were chosen at random to be timed. The first calls of an op are
-//! timed anyway, so they are not drawn.
+//! number of *drawn* calls, which were chosen at random to be timed. If their weights differ, it
+//! depends on their effective number ([`Pool::drawn`]). The first calls of an op are timed anyway,
+//! so they are not drawn.
 //!
 //! | known | result |
 //! |---|---|
 //! | every value | the exact sum |
-//! | at least [`FEWEST_WITH_INTERVAL`] drawn calls of equal weight | the estimate with its interval |
+//! | at least [`FEWEST_WITH_INTERVAL`] drawn calls | the estimate with its interval |
 //! | at least nine tenths of the values, and [`FEWEST`] of them | the estimate with its interval, which allows the other values to be twice as large |
-//! | at least [`FEWEST`] drawn calls of equal weight | the estimate without an interval |
-//! | less | none: the calls were only counted |
+//! | at least [`FEWEST`] drawn calls, not all values 0 | the estimate without an interval |
+//! | less | no estimate |
 //!
-//! The limits were found by simulation (`tests/coverage.rs`). The simulated populations are
-//! constant, have two modes, drift, repeat, or have one slow call in 500; 1 to 10 % of the calls
-//! are drawn. If one call in 500 is slow, a sample of n calls has no slow call in e^(−n/500) of all
-//! cases, and then its scatter does not show that slow calls exist. With 300 drawn calls, 30 of 100
-//! intervals contained the true sum; with 2,000 drawn calls, 95 of 100.
+//! The limits were found by simulation (`tests/coverage.rs`). The simulated times and counts are,
+//! for example, constant, bimodal, drifting or periodic, or much larger in one call in 500; 1 to 10
+//! % of the calls are drawn. If one call in 500 is slow, a sample of n calls contains no slow call
+//! in e^(−n/500) of all cases. The scatter of such a sample does not show that slow calls exist.
+//! With 300 drawn calls, 30 of 100 intervals contained the true sum; with 2,000 drawn calls, 95 of
+//! 100.
 //!
-//! **Threads and ops without a drawn call.** Apart from the first ones, the values of their calls
-//! are not known. If at most a tenth of the row's calls are unknown for this reason, they are
-//! assumed to be like the drawn calls, and the interval allows their sum to be 0 or twice as large.
+//! **Threads and ops without a drawn call.** Only the first of their calls have known values. If at
+//! most a tenth of the row's calls have no known value for this reason, they are assumed to be like
+//! the drawn calls. (With fewer than [`FEWEST`] drawn calls, they are assumed to be like all known
+//! calls.) The interval then allows the sum over these calls to be 0, or twice the estimate.
 //! Otherwise there is no estimate. The first calls of an op run with cold caches and represent only
 //! themselves.
 //!
-//! **Zeros.** If a counter was 0 in all of n drawn calls, it counted at most 3/n per call (with 95
-//! % confidence, if it counts one at a time). With few drawn calls this limit is useless, so below
-//! [`FEWEST_WITH_INTERVAL`] there is no estimate, unless nine tenths of the values are known.
+//! **Zeros.** If a counter was 0 in all of n drawn calls, its mean over the other calls is at most
+//! 3/n (with 95 % confidence, if it counts at most one event in a call). With few drawn calls this
+//! limit is useless, so below [`FEWEST_WITH_INTERVAL`] there is no estimate, unless nine tenths of
+//! the values are known.
 
 use super::strata::{Drawn, Moments, Strata, Z};
 use super::tail::Tail;
 use super::values::Estimated;
 use crate::interval::Sum;
 
-/// With fewer drawn calls than this, there is no estimate.
+/// With fewer drawn calls than this, there is no estimate, unless nine tenths of the values are
+/// known.
 pub const FEWEST: f64 = 30.0;
-/// With fewer drawn calls than this, an estimate has no interval.
+/// With fewer drawn calls than this, an estimate has no interval, unless nine tenths of the values
+/// are known.
 pub const FEWEST_WITH_INTERVAL: f64 = 2_000.0;
-/// The unknown calls of a row are few if the row has at least this many times as many calls.
+/// Calls without a known value are few if they are at most one in this many of the row's calls.
 const MANY_TIMES: u64 = 10;
-/// The degrees of freedom of an interval that does not come from a sample's variance.
+/// Practically infinite degrees of freedom, for a variance that was not computed from a sample.
 const MANY: f64 = 1e9;
 
-/// The sums and the sample of a row's calls.
+/// All calls of a row: how many there are, what is known of their values, and the estimated sum.
 #[derive(Clone, Debug)]
 pub struct Pool {
     calls: u64,
     /// Number of calls whose value is not known.
     left_out: u64,
-    /// Number of calls without a known value that belong to a thread and op without a drawn call.
+    /// The part of `left_out` that belongs to threads and ops without a drawn call.
     lost: u64,
     /// The estimated sum over all calls except those that `lost` counts.
     sum: Sum,
@@ -73,8 +79,9 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Estimates the lost calls from the drawn calls of other threads and ops, if at most a tenth
-    /// of all calls are lost.
+    /// Estimates the sum over the `lost` calls, with the mean of the drawn calls of other threads
+    /// and ops. Does nothing if `lost` is more than a tenth of all calls, or if fewer than
+    /// [`FEWEST`] calls were drawn.
     pub(super) fn estimate_undrawn(&mut self) {
         let few = self.lost.saturating_mul(MANY_TIMES) <= self.calls;
         if self.lost > 0 && few && self.drawn() >= FEWEST {
@@ -87,10 +94,11 @@ impl Pool {
         Sum::sampled(self.lost as f64 * mean, Some(self.doubt(self.lost, mean)), MANY, 0.0)
     }
 
-    /// Returns the variance of the sum over calls of which only a mean is known. The true sum may
-    /// differ from the estimate by as much as the estimate itself. If the mean is 0, the sum is at
-    /// most 3/n per call, where n is the number of known calls: an event that did not happen in n
-    /// draws happens in at most 3/n of all calls.
+    /// Returns the variance of a sum over `calls` calls without known values, if the sum was
+    /// estimated from a mean of other calls. The standard deviation is at least the estimate
+    /// itself, so the interval reaches from 0 to twice the estimate or further. If the mean is 0,
+    /// the interval reaches to 3/n per call, where n is the number of known calls: an event that
+    /// happened in none of n calls happens in at most 3/n of all calls.
     fn doubt(&self, calls: u64, mean: f64) -> f64 {
         if mean <= 0.0 {
             let most = 3.0 * calls as f64 / self.known.count().max(1) as f64;
@@ -110,9 +118,9 @@ impl Pool {
         self.drawn.add(&other.drawn);
     }
 
-    /// Adds the calls of a thread and op. Their number is `calls`, or that in `strata` if it is
-    /// larger. Returns the estimated sum of these calls or, without a drawn call, of the known
-    /// values.
+    /// Adds the calls of one op on one thread. Their number is `calls`, or the number in `strata`
+    /// if that is larger. Returns the estimated sum over these calls. Without a drawn call, returns
+    /// the sum of the known values.
     pub fn add(&mut self, strata: &Strata, calls: u64, tail: &Tail) -> f64 {
         let calls = calls.max(strata.mentioned());
         let (known, seen) = (strata.known_values(), strata.seen());
@@ -199,8 +207,8 @@ mod tests {
         pool.total()
     }
 
-    /// Of 1,000 calls, 950 are known, and the counter was 0 in all of them. The others counted at
-    /// most 3/950 per call.
+    /// A counter was 0 in 950 of 1,000 calls, and was not read in the other 50. In these 50 calls,
+    /// it counted at most 3/950 per call.
     #[test]
     fn nothing_in_most_calls_is_not_nothing_in_all() {
         let mut zeros = Strata::default();
@@ -243,8 +251,8 @@ mod tests {
         assert!(interval.contains(40_000.0 * 101.0) && interval.half() < 2_000.0, "{found:?}");
     }
 
-    /// The counter was 0 in all drawn calls. With 2,000 of 40,000 drawn, the other calls counted at
-    /// most 38,000 · 3/2,000 = 57.
+    /// The counter was 0 in all drawn calls. If 2,000 of 40,000 calls were drawn, it counted at
+    /// most 38,000 · 3/2,000 = 57 in the other calls.
     #[test]
     fn zeros() {
         let zeros = |n: u64| strata(n, 20, |_| 0.0);
@@ -255,8 +263,9 @@ mod tests {
         assert!((interval.high - 57.0).abs() < 0.01, "{found:?}");
     }
 
-    /// A thread without a drawn call has a twentieth of the calls: the interval allows these to
-    /// take twice as long. With a fifth, there is no estimate.
+    /// If a thread without a drawn call made a twentieth of all calls, the interval allows that
+    /// thread's calls to take twice as long as estimated. If it made about a fifth of all calls,
+    /// there is no estimate.
     #[test]
     fn threads_without_drawn_calls() {
         let mut pool = Pool::default();

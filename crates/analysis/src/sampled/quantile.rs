@@ -20,9 +20,9 @@ impl Weighted {
         self.sorted = false;
     }
 
-    /// Returns the smallest value for which the weights of all values up to it are at least the
-    /// part `q` of all weights. This is numpy's `quantile(…, weights=…, method="inverted_cdf")`.
-    /// `None` without values.
+    /// Adds up the weights of the sorted values, and returns the first value at which this sum is
+    /// at least the part `q` of all weights. This is numpy's `quantile(…, weights=…,
+    /// method="inverted_cdf")`. `None` without values.
     pub fn quantile(&mut self, q: f64) -> Option<u64> {
         if !self.sorted {
             self.values.sort_unstable();

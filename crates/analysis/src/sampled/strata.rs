@@ -1,8 +1,9 @@
 //! Estimates the sum over all calls of an op on one thread if not all of them were timed.
 //!
-//! Under a budget (`run --budget`), a thread decides before each call of an op whether to time it,
-//! with probability 1/`weight`, independently of other calls. The other calls are only counted. The
-//! count is exact, so the size of the population is known:
+//! In a run with a budget for the cost of recording (`run --budget`), each thread chooses at random
+//! which calls it times. A call is chosen with the probability 1/`weight`, independently of other
+//! calls. Calls that are not chosen are only counted. The count is exact, so the size of the
+//! population is known:
 //!
 //! ```text
 //!   calls      t t t t t t t t · · t · · · · t · t · · · · · · · t · · ·      t timed   · only counted
@@ -10,12 +11,11 @@
 //!              └─ all timed ─┘ └───────── class 2 ──┘└── class 3 ──────┘
 //! ```
 //!
-//! **Strata** (Cochran, *Sampling Techniques*, 3rd edition, chapter 5). The weights of timed calls
-//! are rounded down to a power of two; timed calls with the same power form a *class*. Calls that
-//! were only counted belong to the class of the next timed call. But a call of weight 1 represents
-//! only itself: while the weight is 1, every call is timed. So calls that were only counted before
-//! a call of weight 1, or after the last timed call, belong to the class of the last timed call
-//! with a larger weight.
+//! **Strata** (Cochran, *Sampling Techniques*, 3rd edition, chapter 5). Timed calls form a *class*
+//! if their weights are equal after rounding down to a power of two. Calls that were only counted
+//! belong to the class of the next timed call. But a call of weight 1 represents only itself: while
+//! the weight is 1, every call is timed. So calls that were only counted before a call of weight 1,
+//! or after the last timed call, belong to the class of the last timed call with a larger weight.
 //!
 //! ```text
 //!   weight 1        T₁ = Σ y                                                 exact
@@ -29,41 +29,42 @@
 //!                   and the skewness K/V^(3/2) shifts both ends: see `Sum::interval` of loops
 //! ```
 //!
-//! **Rare slow calls** may be missing in the sample of an op. A [`Tail`] estimates from the samples
-//! of all ops how much they add to the variance, and this is added to s².
+//! **Rare slow calls** may be missing in the sample of an op. A [`Tail`] estimates, from the
+//! samples of all ops, how much rare slow calls add to the variance. This amount is added to s².
 //!
-//! If all weights of a class are equal, this is the stratified sample of the textbooks: y̅ is the
-//! mean, m is n, and s² is the variance of the sample. There is not one stratum per weight, because
-//! the recorder, which adjusts the weight to keep the budget, may choose a different weight for
-//! almost every timed call. Then a stratum would have one call, and no variance.
+//! If all weights of a class are equal, the formulas above are those of the textbooks for a
+//! stratified sample: y̅ is the mean, m is n, and s² is the variance of the sample. There is not
+//! one stratum per weight, because the recorder, which adjusts the weight to keep the budget, may
+//! choose a different weight for almost every timed call. With one stratum per weight, most strata
+//! would have a single call, and no variance.
 //!
 //! **Equal values.** If all n timed values of a class are equal, at most 3/n of the other values
-//! differ from them, with 95 % confidence. Each of these may be 0 or twice as large; if the timed
-//! values are 0, each may be 1.
+//! differ from them, with 95 % confidence. Each differing value may be 0 or twice as large as the
+//! timed values; if these are 0, it may be 1.
 //!
 //! **Few timed calls.** A class with a single timed call has no s². The s² of the nearest class
 //! that has one is used instead. If some calls were only counted, and no timed call has a weight
 //! above 1, there is no estimate: the first calls of an op are not a sample of the others. (Their
-//! caches are cold. In a measurement, a total that was estimated from them was up to 15 times too
-//! high.) [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
+//! caches are cold. In a measurement, a total that was estimated from first calls was up to 15
+//! times too high.) [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
 //!
 //! **Counters** are sampled in two stages: the recorder reads counters in some of the timed calls.
 //! The weight is then the product of the weights of both stages. A timed call whose counters were
-//! not read counts as skipped.
+//! not read is treated like a call that was only counted.
 
 use super::tail::Tail;
 use crate::interval::Sum;
 
-/// The timed calls of one thread and op, in the order in which they were recorded.
+/// The calls of one op on one thread. They are added in the order in which they were recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Strata {
     /// The values of the calls of weight 1, which represent only themselves.
     alone: Moments,
-    /// The classes, sorted by their numbers.
+    /// The classes, sorted by their numbers: class `h` has the weights from 2^h to below 2^(h + 1).
     classes: Vec<(u32, Class)>,
     /// The class of the last call with a weight above 1, as an index in `classes`.
     last: Option<usize>,
-    /// Number of calls that were only counted and do not belong to a class yet.
+    /// Number of calls without a known value that do not belong to a class yet.
     waiting: u64,
 }
 
@@ -73,7 +74,7 @@ struct Class {
     moments: Moments,
 }
 
-/// Weighted sums of values. They are updated value by value, so that large values with small
+/// Weighted sums of values. The sums are updated value by value, so that large values with small
 /// differences keep their precision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
@@ -147,13 +148,15 @@ impl Moments {
         self.weight * self.weight / self.squared_weight
     }
 
-    /// Returns the variance of a value. `None` for fewer than two values.
+    /// Returns the variance of the values, estimated from this sample. `None` for fewer than two
+    /// values.
     pub fn variance(&self) -> Option<f64> {
         let n = self.n as f64;
         (self.n > 1).then(|| (n / (n - 1.0) * self.squares / self.weight).max(0.0))
     }
 
-    /// Returns the third central moment of a value; 0 for fewer than three values.
+    /// Returns the third central moment of the values, estimated from this sample; 0 for fewer than
+    /// three values.
     fn third(&self) -> f64 {
         let n = self.n as f64;
         let factor = if self.n > 2 { n * n / ((n - 1.0) * (n - 2.0)) } else { 0.0 };
@@ -161,7 +164,8 @@ impl Moments {
     }
 }
 
-/// Sums over all calls of the classes. N_h, y̅_h and m_h are those of class h.
+/// Sums over the classes of drawn calls. N_h is the number of calls that class h represents, y̅_h
+/// is their estimated mean value, and m_h is the effective number of drawn calls in class h.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drawn {
     /// Σ N_h.
@@ -196,7 +200,7 @@ impl Drawn {
 }
 
 impl Strata {
-    /// Adds calls whose value is not known, made before the call that is added next.
+    /// Adds calls whose value is not known. They were made before the call that is added next.
     pub fn skip(&mut self, calls: u64) {
         self.waiting = self.waiting.saturating_add(calls);
     }
@@ -243,7 +247,8 @@ impl Strata {
         classes.fold(self.alone.n.saturating_add(self.waiting), u64::saturating_add)
     }
 
-    /// Returns the sums over all known values, all with the same weight.
+    /// Returns the moments of all known values. The weights of each class are scaled so that they
+    /// add up to the number of its known values.
     pub(super) fn known_values(&self) -> Moments {
         let mut all = self.alone;
         self.classes.iter().for_each(|(_, class)| all.join(&class.moments.level()));
@@ -288,15 +293,15 @@ impl Strata {
         self.populations(calls).map(factor).collect()
     }
 
-    /// Estimates the sum of the values over all calls. Their number is `calls`, or
+    /// Estimates the sum of the values over all calls. The number of all calls is `calls`, or
     /// [`mentioned`](Self::mentioned) if that is larger. `None` if some values are not known and no
     /// call was drawn.
     pub fn total(&self, calls: u64) -> Option<Sum> {
         self.total_with(calls, &Tail::default())
     }
 
-    /// Like [`Self::total`]. The interval includes rare slow calls that the samples of other ops
-    /// show.
+    /// Like [`Self::total`], but the interval also allows for rare slow calls, which the samples of
+    /// all ops show (`tail`).
     pub fn total_with(&self, calls: u64, tail: &Tail) -> Option<Sum> {
         let calls = calls.max(self.mentioned());
         if self.last.is_none() {
@@ -312,8 +317,9 @@ impl Strata {
                 let near = distances.flat_map(|far| [place.wrapping_sub(far), place + far]);
                 near.filter_map(|place| with(&place)).next().map(|(_, class)| class.moments)
             };
-            // A class with a single timed call takes the variance of the nearest other class, and
-            // not of calls of weight 1, because the first calls have cold caches.
+            // A class with a single timed call takes the variance of the nearest class with at
+            // least two. Calls of weight 1 are not used for this, because first calls have cold
+            // caches.
             let other = if moments.n < 2 { other() } else { None };
             sum.add(&stratum(calls, moments, other.as_ref(), tail));
         }
@@ -326,7 +332,7 @@ impl Strata {
 const UNSEEN: f64 = 3.0;
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 pub(super) const Z: f64 = 1.96;
-/// The degrees of freedom of an interval that does not come from a sample's variance.
+/// Practically infinite degrees of freedom, for a variance that was not computed from a sample.
 const MANY: f64 = 1e9;
 
 /// Estimates the sum over `calls` calls, of which some are known. The variance comes from `other`
@@ -344,8 +350,8 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) ->
     if let Some(scatter) = from.variance().filter(|variance| *variance > 0.0) {
         return Sum::sampled(value, Some(of(scatter)), from.effective() - 1.0, third);
     }
-    // All known values are equal. But up to `differ` of the other calls may have another value:
-    // twice as large, or 0, or, if the known values are 0, 1.
+    // All known values are equal. But up to `differ` of the other calls may have another value: 0,
+    // or twice the known value. If the known values are 0, the other value is taken as 1.
     let differ = (all - n) * UNSEEN / from.effective();
     let half = differ * known.mean.abs().max(1.0);
     Sum::sampled(value, Some(of(0.0) + (half / Z).powi(2)), MANY, third)
@@ -364,10 +370,10 @@ mod tests {
         strata
     }
 
-    /// Two calls have weight 1. Then three calls of weight 4 represent ten calls: mean 12,
-    /// s² = (4 + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33, whose root
-    /// is 9.6609; t(0.975; 2) = 4.3027, so the interval is ± 41.568. The values are symmetric, and
-    /// so is the interval.
+    /// Two calls have weight 1. Then three calls of weight 4 represent ten calls, with the mean 12
+    /// and s² = 8/2 = 4. So T = 1,800 + 10 · 12 = 1,920, V = 100 · 0.7 · 4/3 = 93.33, and the root
+    /// of V is 9.6609. t(0.975; 2) = 4.3027, so the interval is ± 41.568. The three values are
+    /// symmetric around their mean, so the interval is symmetric, too.
     #[test]
     fn two_strata_on_paper() {
         let some = [(1, 0, 1_000.0), (1, 0, 800.0), (4, 2, 10.0), (4, 3, 14.0), (4, 1, 12.0)];
@@ -375,7 +381,7 @@ mod tests {
         assert_eq!(found.value, 1_920.0);
         assert!((found.high - 1_961.568).abs() < 0.001, "{found:?}");
         assert!((found.low - 1_878.432).abs() < 0.001, "{found:?}");
-        // The tenth call came after the last timed call.
+        // Here, two calls came after the last timed call, not only one.
         let short = strata(&[some[0], some[1], some[2], some[3], (4, 0, 12.0)]);
         assert_eq!((short.mentioned(), short.known()), (10, 5));
         assert_eq!(short.total(12).expect("values").interval(), Some(found));
@@ -407,7 +413,7 @@ mod tests {
         assert!(strata(&[]).total(0).expect("no calls took no time").is_exact());
         assert_eq!(strata(&[(1, 0, 30.0)]).total(6), None);
         let alone = strata(&[(9, 4, 30.0)]).total(6).expect("a value");
-        // One value does not rule out that the other five are 0 or much larger.
+        // One known value of 30 does not rule out that the other five values are 0 or much larger.
         let interval = alone.interval().expect("an interval");
         assert_eq!((alone.value(), interval.half().round()), (180.0, 450.0));
     }

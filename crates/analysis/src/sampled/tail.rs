@@ -1,11 +1,12 @@
-//! Estimates how much rare slow calls add to the variance, from the samples of all ops.
+//! Estimates, from the samples of all ops, how much rare slow calls add to the variance of an op's
+//! values.
 //!
 //! An interrupt, another program on the same processor, or a page that is not in memory makes a
-//! call slow, whatever its op is. There are few such calls, but they are up to a thousand times as
-//! slow, so they may be a large part of an op's total. A sample of some hundred calls of one op
-//! usually contains none of them, and its variance does not show that they exist. But the samples
-//! of all ops together do. Slow calls are equally likely at any time, so their number in an op is
-//! proportional to the op's time.
+//! call slow, whatever its op is. There are few such calls. But they are up to a thousand times as
+//! slow as others, so they may take a large part of an op's total time. A sample of some hundred
+//! calls of one op usually contains none of them, and its variance does not show that they exist.
+//! But the samples of all ops together show it. Such interruptions are assumed to be equally likely
+//! at any time. So the number of an op's slow calls is proportional to the total time of the op.
 //!
 //! ```text
 //!   op        q = weighted 99th percentile of its values     e = max(0, y − q)
@@ -13,16 +14,16 @@
 //!   class h   s² + y̅·D in the place of s²
 //! ```
 //!
-//! This makes intervals wider, and does not change estimates. If an op's own sample contains rare
-//! slow calls, they are counted twice, in s² and in D. The op's interval is then wider than
-//! necessary, by a factor of at most √2. A value that more than 1 % of the calls of an op reach
-//! does not count as rare. So an op that has both long and short calls does not change the
-//! intervals of other ops.
+//! The additional variance makes intervals wider, and does not change estimates. If an op's own
+//! sample contains rare slow calls, they are counted twice, in s² and in D. The op's interval is
+//! then wider than necessary, by a factor of at most √2. A value that more than 1 % of the calls of
+//! an op reach does not count as rare. So if an op has both many long and many short calls, its
+//! long calls do not widen the intervals of other ops.
 //!
-//! The skewness of such calls is left out on purpose. For an op whose sample contains no slow call,
-//! it would move the lower end of the interval up to the estimate itself. (Measured with calls of
-//! real programs: with the skewness, 50 to 80 of 100 intervals contained the total; without it, 90
-//! to 100 did.)
+//! The skewness that rare slow calls cause is left out on purpose. For an op whose sample contains
+//! no slow call, it would move the lower end of the interval up to the estimate itself. (Measured
+//! with calls of real programs: with the skewness, 50 to 80 of 100 intervals contained the total;
+//! without it, 90 to 100 did.)
 //!
 //! Slow calls that are in no op's sample cannot be taken into account.
 
@@ -31,8 +32,8 @@ use super::quantile::Weighted;
 /// Only values above this quantile of an op's values count as rare.
 const RARE: f64 = 0.99;
 
-/// The second moment of rare slow calls, per unit of the sum of all values. It has the unit of the
-/// values.
+/// D in the head of this file: the sum of the squared excesses (e²) of rare slow calls, divided by
+/// the sum of all values. A tail has the unit of the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tail(f64);
 
@@ -56,7 +57,7 @@ impl Tail {
         Self(self.0 * factor)
     }
 
-    /// Returns the variance that rare slow calls add to the values of an op with this mean.
+    /// Returns how much rare slow calls add to the variance of an op whose values have this mean.
     pub(super) fn variance(self, mean: f64) -> f64 {
         mean.max(0.0) * self.0
     }
@@ -68,7 +69,7 @@ mod tests {
 
     /// 199 calls took 10 and one took 1,010, all with weight 1. So q = 10, and e = 1,000 for one
     /// call. Σ y = 3,000, so D = 10⁶ / 3,000. Another op has 100 calls of 5 and 100 calls of 25,
-    /// each of which represents two calls: Σ y = 6,000, and nothing is rare.
+    /// all with weight 2: Σ w·y = 6,000, and nothing is rare.
     #[test]
     fn on_paper() {
         let mut one = Weighted::default();

@@ -23,8 +23,8 @@ impl Estimated {
         Self { value: sum.value(), interval: sum.interval() }
     }
 
-    /// Makes the estimate of a sum. Its lower end is at least `observed`, the known part of the
-    /// sum, because the rest cannot be negative.
+    /// Makes the estimate of a sum. The lower end of its interval is at least `observed`, the known
+    /// part of the sum, because the rest cannot be negative.
     pub(crate) fn at_least(sum: &Sum, observed: f64) -> Self {
         let cut = |mut all: Estimate| {
             all.low = all.low.max(observed).min(all.value);
@@ -46,13 +46,15 @@ impl Estimated {
     }
 }
 
-/// The estimates of a row of a sampled run. Durations are in ticks.
+/// The estimates of a row in a run with a budget for the cost of recording, where only some calls
+/// are timed. Durations are in ticks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledRow {
-    /// The number of calls. `None` in rows by CPU, because the CPU is known for timed calls only.
+    /// The number of all calls. `None` in rows by CPU, because the CPU is known for timed calls
+    /// only.
     pub calls: Option<u64>,
-    /// The number of calls with its interval, if a host announced its calls only in some steps of
-    /// the program.
+    /// The number of calls with its interval, if a host (a runtime such as PyTorch) announced its
+    /// calls only in some steps (iterations) of the program.
     pub by_steps: Option<Estimated>,
     /// Number of calls that were timed.
     pub timed: u64,
@@ -60,14 +62,14 @@ pub struct SampledRow {
     pub counted: u64,
     /// The sum of the durations. `None` if it cannot be estimated.
     pub total: Option<Estimated>,
-    /// Whether the row's self time is known. It is not if calls of the row have other calls inside,
-    /// unless all calls of the row were timed.
+    /// Whether the row's self time is known. It is unknown if `total` is, or if calls of the row
+    /// have other calls inside and not all calls of the row were timed.
     pub self_known: bool,
-    /// The row's part of the sum of all durations. `None` in rows by CPU, and if any calls are
-    /// nested.
+    /// The row's part of the sum of all durations. `None` in rows by CPU, if any calls of the run
+    /// are nested, if one of the sums is not known, or if shares were not requested.
     pub share: Option<Estimated>,
-    /// The effective number of timed calls: this many of equal weight would be as informative about
-    /// the distribution.
+    /// The effective number of timed calls: this many timed calls of equal weight would be as
+    /// informative about the distribution.
     pub effective: Option<f64>,
     /// The estimates of each counter of the run. `None` if the counter's sum cannot be estimated.
     pub counters: Vec<Option<SampledCounter>>,
@@ -84,10 +86,11 @@ impl SampledRow {
 /// The sum of a counter over the calls of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampledCounter {
-    /// The sum over the calls.
+    /// The estimated sum of the counter's values.
     pub total: Estimated,
-    /// Number of calls that `total` covers: all calls of those threads and ops that have at least
-    /// one call with a value.
+    /// Number of calls that `total` covers. An op's calls on a thread are left out if some were
+    /// recorded and none of these has a value of the counter. If none were recorded, they are left
+    /// out if the counter has no value in their process.
     pub calls: u64,
     /// The number of calls that have a value.
     pub counted: u64,
@@ -100,13 +103,13 @@ impl SampledCounter {
     }
 }
 
-/// The estimates of a sampled run as a whole, whatever the filters for ops or threads.
+/// The estimates of a whole run with a budget. Filters for ops or threads do not change them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledRun {
     /// The part of the processor time that recording was allowed to take, 0 to 1.
     pub budget: f64,
-    /// The cost of recording, as the recorder measured it, as a part of the processor time that the
-    /// threads would have used without it. `None` if it was not measured.
+    /// The cost of recording that the recorder measured, divided by the processor time that the
+    /// threads would have used without recording. `None` if it was not measured.
     pub price: Option<f64>,
     /// The estimates for all calls together. `counters` is empty. `total` is `None` if calls are
     /// nested and not all calls were timed.

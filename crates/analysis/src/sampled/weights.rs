@@ -1,8 +1,8 @@
 //! Computes the weight of each timed call, which is the number of calls that it represents.
 //!
 //! A call that was chosen to be timed with probability 1/w represents about w calls. The real
-//! number of calls is known, because all calls were counted. So the weights of a class of
-//! [`Strata`] are multiplied by a factor that makes them add up to the class's number of calls
+//! number of calls is known, because all calls were counted. In each class of [`Strata`], the
+//! weights are therefore multiplied by a factor, so that their sum is the class's number of calls
 //! (*calibration*; Deville and Särndal, *Calibration Estimators in Survey Sampling*, 1992):
 //!
 //! ```text
@@ -21,7 +21,8 @@ use super::strata::Strata;
 /// Weights are whole numbers in units of 1/`SCALE` call, so that sums of them are exact.
 pub(crate) const SCALE: u64 = 1 << 20;
 
-/// For each class of a thread and op, the factor by which the weights of its calls are multiplied.
+/// The factors of one op on one thread: one for each class. The weights of a class are multiplied
+/// by its factor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Factors {
     timed: Vec<(u32, f64)>,
@@ -29,8 +30,8 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// `counted` contains the strata of the counters. The first strata with drawn calls determine
-    /// the factors for calls whose counters were read.
+    /// `counted` contains the strata of each counter. The factors for calls whose counters were
+    /// read come from the first counter with drawn calls.
     pub fn new<'a>(
         calls: u64,
         timed: &Strata,
@@ -48,7 +49,7 @@ impl Factors {
         scaled(&self.timed, weight)
     }
 
-    /// Returns how many calls a call whose counters were read represents, in units of 1/[`SCALE`].
+    /// Like [`Self::timed`], for a call whose counters were read.
     pub fn counted(&self, weight: u64) -> u64 {
         scaled(&self.counted, weight)
     }
@@ -65,7 +66,8 @@ fn scaled(factors: &[(u32, f64)], weight: u64) -> u64 {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weights {
-    /// The factors by process, thread and export. Empty without a budget.
+    /// The factors by process, thread and export (function of an executable). Empty without a
+    /// budget.
     factors: HashMap<(usize, usize, u32), Factors>,
 }
 
@@ -74,7 +76,7 @@ impl Weights {
         Self { factors }
     }
 
-    /// `None` without a budget.
+    /// Returns the factors for the `i`-th call of `columns`. `None` without a budget.
     pub fn of(&self, columns: &Columns, i: usize) -> Option<&Factors> {
         if self.factors.is_empty() {
             return None;

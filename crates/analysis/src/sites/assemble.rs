@@ -49,12 +49,13 @@ struct Next {
     reader: usize,
 }
 
-/// Reads the calls of one thread page by page, in the order in which they begin.
+/// Reads the workgroups of one thread, one page (a block of recorded calls) after the other. Within
+/// a page, the workgroups are read in the order of their starts.
 struct Reader<'a> {
     decoder: PageDecoder<'a>,
     pages: std::vec::IntoIter<PageKey>,
-    /// The indices of the page's workgroups that are not processed yet. The one that begins next is
-    /// last.
+    /// The workgroups of the current page that are not processed yet, by their indices in the page.
+    /// They are sorted from the latest start to the earliest.
     order: Vec<usize>,
 }
 
@@ -66,9 +67,8 @@ impl Reader<'_> {
             let columns = self.decoder.decode(key);
             let is_workgroup = |i: &usize| is_workgroup(profile, columns, *i);
             self.order = (0..columns.len()).filter(is_workgroup).collect();
-            // Of calls that begin together, the outer one must come first, because the numbers of
-            // dispatches in exports follow this order. Of nested calls, the outer one is recorded
-            // last.
+            // Of calls that begin together, the outer one must come first, because exported traces
+            // number dispatches in this order. Of nested calls, the outer one is recorded last.
             self.order.sort_by_key(|i| {
                 Reverse((columns.start_ticks[*i], Reverse(columns.duration(*i)), Reverse(*i)))
             });
@@ -82,7 +82,8 @@ fn is_workgroup(profile: &Profile, columns: &Columns, i: usize) -> bool {
     op.is_some_and(|op| op.role == Role::Workgroup) && columns.knows_workgroup(i)
 }
 
-/// Assembles the dispatches of a process. `None` in a run with a budget.
+/// Assembles the dispatches of a process. Returns `None` in a run with a budget, because calls that
+/// were not timed are missing, and if the process does not exist.
 pub(super) fn assemble(
     profile: &Profile,
     process: usize,
@@ -92,8 +93,8 @@ pub(super) fn assemble(
         return None;
     }
     let of = profile.processes.get(process)?;
-    // Of workgroups that begin at the same time on several threads, that of the first thread comes
-    // first.
+    // If workgroups begin at the same time on several threads, the workgroup of the thread with the
+    // smallest index comes first.
     let readers = of.threads.iter().enumerate().map(|(thread, t)| {
         let pages = (0..t.headers().len()).map(|page| PageKey { process, thread, page });
         let pages = pages.collect::<Vec<_>>().into_iter();
@@ -127,7 +128,8 @@ struct Sums<'a> {
     brackets: &'a Brackets,
     assembler: Assembler,
     found: Assembled,
-    /// For each dispatch that may still get workgroups, the time of each thread.
+    /// For each dispatch that may still get workgroups: the sum of its workgroups' durations on
+    /// each thread.
     of_threads: HashMap<DispatchId, Vec<(usize, u64)>, BuildHasherDefault<NumberHasher>>,
 }
 
@@ -152,7 +154,8 @@ impl Hasher for NumberHasher {
 }
 
 impl Sums<'_> {
-    /// Adds a workgroup to its dispatch. `None` if it belongs to no dispatch.
+    /// Adds a workgroup to its dispatch. Returns `None` if the workgroup cannot be assigned to a
+    /// dispatch.
     fn add(&mut self, columns: &Columns, i: usize) -> Option<()> {
         let (begin, duration) = (columns.start_ticks[i], columns.duration(i));
         let end = begin.saturating_add(duration);
@@ -160,8 +163,8 @@ impl Sums<'_> {
         let op = self.profile.ops.of(columns.process, export)?;
         let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
         let (id, count) = (at(&columns.workgroup), at(&columns.count));
-        // The assembler uses times only to choose the row of a dispatch in a picture, so they may
-        // be 0 here.
+        // The assembler uses times only to choose the row of a dispatch in a timeline, so the times
+        // may be 0 here.
         let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
         let placed = self.assembler.add(&call)?;
         if placed.first {

@@ -8,12 +8,14 @@ use profile::OpId;
 /// iteration.
 const ONCE: usize = 1_024;
 
-/// An iteration has at most this many dispatches. Without this limit, a common divisor by chance
-/// could result in millions of positions, each with a row of its own.
+/// An iteration has at most this many dispatches. Without this limit, numbers of dispatches that
+/// have a common divisor by chance could result in an iteration with millions of positions, each
+/// with its own row in the table.
 const LONGEST: usize = 1 << 16;
 
 /// Returns the functions of one iteration, and the position of each dispatch in its iteration. The
-/// position is `None` for dispatches before the first iteration, and without iterations.
+/// position is `None` for dispatches before the first iteration. If there are no iterations, all
+/// positions are `None`.
 pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     if let Some((begin, period)) = repeated(ops) {
         let places =
@@ -27,11 +29,12 @@ pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     }
 }
 
-/// Finds the longest part at the end of the sequence that consists of at least two repetitions.
-/// Returns its start and the length of a repetition. The last repetition may be incomplete, because
-/// a program can end at any time. `None` if this part is at most half of the sequence.
+/// Finds the longest suffix of `ops` that is made up of at least two repetitions of one sequence.
+/// Returns the start of the suffix, and the length of one repetition. The last repetition may be
+/// incomplete, because a program can end at any time. Returns `None` if the suffix is at most half
+/// of `ops`, or if a repetition is longer than [`LONGEST`].
 fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
-    // Each part at the end of `ops` is a prefix of the reversed sequence. For each prefix, the
+    // A suffix of `ops`, read backwards, is a prefix of the reversed sequence. For each prefix, the
     // failure function of Knuth, Morris and Pratt computes the length of its longest border (a
     // shorter prefix that is also its suffix). The prefix's length minus the border's length is its
     // period.
@@ -124,7 +127,8 @@ mod tests {
         // dispatch.
         let ops: Vec<OpId> = [vec![1; 1_500], vec![2], vec![1; 499]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 2_000]));
-        // The number of dispatches of each function is even by chance.
+        // Each function has an even number of dispatches by chance, but an iteration of half the
+        // sequence would be longer than [`LONGEST`].
         let ops: Vec<OpId> = [vec![1; 100_002], vec![2; 100_000]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 200_002]));
     }

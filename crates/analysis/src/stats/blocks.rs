@@ -1,5 +1,5 @@
-//! Stores values that are added one by one, in blocks. A block uses as many bytes per value as its
-//! values need.
+//! Stores values that are added one by one, in blocks. All values of a block take the same number
+//! of bytes, which is enough for the largest one.
 
 /// A block has at most this many bytes, plus [`WORD`].
 const MOST_BYTES: usize = 1 << 16;
@@ -7,8 +7,8 @@ const FEWEST_BYTES: usize = 64;
 /// Values are written and read eight bytes at a time, whatever their width.
 const WORD: usize = 8;
 
-/// A growing list of values. A stored value is never moved to another block. At most about an
-/// eighth of the memory is unused.
+/// A growing list of values. A stored value is never moved to another block. In a long list, at
+/// most about an eighth of the memory is unused.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// Blocks to which no value is added any more.
@@ -18,7 +18,7 @@ pub(super) struct Blocks {
     bytes_of_full: usize,
 }
 
-/// A piece of memory with values of equal width, which is the number of bytes of a value.
+/// A piece of memory with values of equal width. The width is the number of bytes of a value.
 #[derive(Debug, Default)]
 struct Block {
     bytes: Vec<u8>,

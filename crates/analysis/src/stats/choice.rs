@@ -7,8 +7,8 @@ use super::Options;
 pub(super) struct Choice<'a> {
     pub(super) op: Option<&'a str>,
     pub(super) ops: Vec<bool>,
-    /// By process and thread: the tick at which the described calls begin; `None` if the thread is
-    /// left out.
+    /// By process and thread: the tick from which on calls of the thread are described; `None` if
+    /// the thread is left out.
     pub(super) threads: Vec<Vec<Option<u64>>>,
 }
 

@@ -1,9 +1,10 @@
 //! Collects the chosen calls by op and thread while the pages are read.
 //!
-//! Worker threads receive pages in no particular order. For each op and recorded thread, a worker
-//! keeps the calls in the order in which it gets them. Calls of consecutive pages form a *run*; the
-//! worker notes the position at which each run begins. The runs of all workers, sorted by page,
-//! contain the thread's calls in the recorded order, whatever the number of workers.
+//! Worker threads receive pages (blocks of recorded calls) in no particular order. For each op and
+//! recorded thread, a worker keeps the calls in the order in which it gets them. Calls of
+//! consecutive pages form a *run*; the worker notes the position at which each run begins. The runs
+//! of all workers, sorted by page, contain the thread's calls in the recorded order, whatever the
+//! number of workers.
 //!
 //! If the calls take too much memory, workers leave out ops, one after the other, and free the
 //! memory of these ops' calls. All pages are then read again for the ops that were left out.
@@ -62,7 +63,7 @@ pub(super) struct Part {
 /// What the recorder added to a set of calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
-    /// Number of calls of the op inside of others, which are not described.
+    /// Number of calls of the op that are inside of another call of the op. They are not described.
     pub inner: u64,
     /// The time that was subtracted from the durations, in units of 1/[`crate::amounts::PARTS`]
     /// tick.
@@ -92,7 +93,7 @@ struct Segment {
     last_location: usize,
 }
 
-/// Calls of consecutive pages within a segment, which end where the segment's next run begins.
+/// Calls of consecutive pages within a segment. A run ends where the segment's next run begins.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first_page: usize,
@@ -177,8 +178,8 @@ impl OfThread {
         all
     }
 
-    /// Returns the runs of all segments in the recorded order: the index of the segment, and the
-    /// positions `from` and `to` of the run's calls in it.
+    /// Returns the runs of all segments in the recorded order. Each element is the index of the
+    /// run's segment, and the positions `from` and `to` of the run's calls in this segment.
     fn pieces(&self) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -238,8 +239,8 @@ impl Found {
     }
 }
 
-/// Joins one variable's values from the stores of all threads and their segments. `pieces` are
-/// those of [`OfThread::pieces`] for each thread.
+/// Joins one variable's values from the stores of all threads and their segments. `pieces`
+/// contains, for each thread, the result of [`OfThread::pieces`].
 fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usize) -> Column {
     let narrow = stores.iter().flatten().all(|store| store.values.is_narrow());
     let mut values = Values::with_capacity(narrow, calls);
@@ -295,12 +296,14 @@ impl Batch {
 pub(super) struct Collected {
     /// The chosen calls of each op of the batch, except for those that were left out.
     pub ops: Vec<Found>,
-    /// The ops that were left out, which form the next batch. Empty if `ops` is empty.
+    /// The ops that were left out, which form the next batch. If `ops` is empty, no op was left
+    /// out, because a worker that leaves out an op keeps another one.
     pub left_out: BTreeSet<Key>,
-    /// Number of calls, chosen or not, whose self time is 0 after the correction.
+    /// Number of calls, chosen or not, whose self time is 0 after the recorder's time was
+    /// subtracted.
     pub exhausted: u64,
     pub in_place: InPlace,
-    /// The losses found inside pages, by process.
+    /// For each process, the losses (of records) that were found while its pages were read.
     pub losses: Vec<Vec<LossCount>>,
 }
 
@@ -333,8 +336,9 @@ pub(super) fn collect(
     Collected { ops: found.collect(), left_out, exhausted, in_place, losses }
 }
 
-/// Whether the last column of a call is the recorded duration. A metric that uses the duration is
-/// computed from it, because the counters in the metric cannot be corrected call by call.
+/// Whether the last column contains the durations as they were recorded. A metric that uses the
+/// duration is computed from this column. Its counters cannot be corrected call by call, so its
+/// duration must not be corrected either.
 pub(super) fn keeps_recorded(options: &Options) -> bool {
     options.metrics.iter().any(|metric| metric.uses_duration())
 }
@@ -346,8 +350,8 @@ struct Worker<'a> {
     weights: Option<&'a Weights>,
     recorded: bool,
     batch: &'a Batch,
-    /// The ops that had been left out when this worker last looked, at which time
-    /// [`Batch::changes`] had the value of `changes`.
+    /// The ops in [`Batch::left_out`] when this worker last looked there. The field `changes` is
+    /// the value of [`Batch::changes`] at that time.
     left_out: BTreeSet<Key>,
     changes: usize,
     /// Number of pages that the worker has read since it last added up its memory.
@@ -357,7 +361,7 @@ struct Worker<'a> {
     exhausted: u64,
     segments: Vec<Segment>,
     places: HashMap<(Key, usize, usize), usize>,
-    /// The segment of each export of the thread that was seen last.
+    /// For the thread whose page was read last: the segment of each export (recorded function).
     cache: ByExport,
     cached: Option<(usize, usize)>,
     rows: Vec<u32>,
@@ -455,7 +459,8 @@ impl<'a> Worker<'a> {
         let mut from = 0;
         for calls in rows.chunk_by(|a, b| a == b) {
             let to = from + calls.len();
-            // Consecutive calls of one segment.
+            // `calls` contains the equal rows of consecutive calls, so these calls belong to one
+            // segment, or to none.
             if let Some(segment) = self.segments.get_mut(calls[0] as usize) {
                 for (g, group) in self.profile.groups.all().iter().enumerate() {
                     for counter in group.counters.clone() {
@@ -479,8 +484,8 @@ impl<'a> Worker<'a> {
     }
 
     /// Adds up the used memory every [`PAGES_AT_ONCE`] pages. If all workers together use more than
-    /// the batch allows, leaves out an op. If another worker has left out an op, frees the op's
-    /// memory.
+    /// the batch allows, leaves out one of this worker's ops if it has several. If another worker
+    /// has left out an op, frees the memory that this worker uses for the op.
     fn watch_memory(&mut self) {
         self.pages += 1;
         if self.batch.changes.load(Ordering::Relaxed) != self.changes {
@@ -503,8 +508,8 @@ impl<'a> Worker<'a> {
         (self.bytes, self.pages) = (bytes, 0);
     }
 
-    /// Leaves out the op with the largest key among this worker's ops with calls, unless it has
-    /// only one, or another worker has left out an op in the meantime.
+    /// Leaves out the op with the largest key among this worker's ops with calls, unless the worker
+    /// has only one such op, or another worker has left out an op in the meantime.
     fn leave_out(&mut self) {
         let mut all = self.batch.lock();
         if self.batch.changes.load(Ordering::Relaxed) == self.changes {

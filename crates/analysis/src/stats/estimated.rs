@@ -8,8 +8,8 @@ use super::{OpStats, Scope, Table, Variable};
 use crate::sampled::{Sample, SampledRow};
 use crate::table::Key;
 
-/// Adds to each op and scope the number of all calls and the estimated total. Removes the
-/// statistics of variables for which too few calls were chosen at random.
+/// Adds to each op and scope the number of all calls and the estimated total. If too few calls were
+/// chosen at random for a variable, removes most of its statistics.
 pub(super) fn add(
     profile: &Profile,
     choice: &Choice<'_>,
@@ -46,9 +46,10 @@ pub(super) fn add(
     ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
 }
 
-/// If too few calls were chosen at random for a variable, keeps the number of its values, the
-/// smallest and the largest value. Sets the means of the other variables to those that a report
-/// shows.
+/// If a variable cannot be estimated, because too few calls were chosen at random, keeps only the
+/// number of its values, the smallest value and the largest value. If the mean duration or a
+/// counter's mean over all calls can be estimated, sets the variable's mean to this estimate, which
+/// a report shows as well.
 fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {
     scope.sampled = Some(Box::new(row.clone()));
     let timed = row.effective.is_some();

@@ -64,8 +64,9 @@ impl Grid {
 
 impl Samples {
     /// Adds a column for each metric, computed from the recorded duration and from the counters,
-    /// which are the columns after the first. `parts` contains the corrections for metrics that are
-    /// a part of the time.
+    /// which are the columns after the first. `parts` contains a correction for each metric that is
+    /// a part of the time (such as the part that calls spent on a CPU), and `None` for other
+    /// metrics.
     pub(super) fn add_metrics(
         &mut self,
         profile: &Profile,

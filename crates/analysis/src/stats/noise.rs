@@ -1,5 +1,5 @@
-//! Computes the amount that the recorder added to the values of a scope, and its standard
-//! deviation.
+//! Computes the amount that the recorder added to the values of a set of calls, and the standard
+//! deviation of this amount.
 
 use profile::Profile;
 
@@ -16,9 +16,9 @@ pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, re
     let taken = ticks(recorder.taken);
     let inside = Inside { taken, calls: scope.calls };
     let mut deviations = recorder.brackets.deviations(counters, brackets);
-    // The clock advances in steps, so a reading is wrong by up to one step. A duration is the
-    // difference of two readings, and its error has a variance of a sixth of the square of the
-    // step.
+    // The clock advances in steps, so a reading is wrong by up to one step. The error of a reading
+    // has the variance step²/12. A duration is the difference of two readings, so its error has the
+    // variance step²/6.
     let steps = profile.processes.iter().filter_map(|process| process.clock_steps);
     let step = steps.map(|steps| steps.typical_ticks).max().unwrap_or(0) as f64;
     deviations[0] = deviations[0].max(step / 6f64.sqrt());

@@ -39,8 +39,9 @@ pub(super) fn pair(
 
 /// Computes a correlation from the sum of products and the two sums of squares. The result is
 /// clamped, because a rounding error could take it beyond ±1. The product of the two sums of
-/// squares is between 2⁻⁶⁴ and 2³²⁰, so it neither overflows nor underflows, and one root suffices.
-/// With one root, the correlation is exact if both sums of squares are equal.
+/// squares is between 2⁻⁶⁴ and 2³²⁰, so it neither overflows nor underflows, and its root can be
+/// computed at once. Unlike the product of two roots, this root is exact if both sums of squares
+/// are equal.
 fn correlation(products: f64, squares: f64, other_squares: f64) -> Option<f64> {
     (squares > 0.0 && other_squares > 0.0)
         .then(|| (products / (squares * other_squares).sqrt()).clamp(-1.0, 1.0))
@@ -70,7 +71,8 @@ fn whole(of: &Side<'_>, given: &Side<'_>) -> Pair {
     }
 }
 
-/// Returns the sum of the products of the differences from the means.
+/// For each call, multiplies the two values' differences from their means. Returns the sum of these
+/// products.
 fn products<A: Copy + Into<u64>, B: Copy + Into<u64>>(
     a: &[A],
     x: &Ranked,
@@ -143,8 +145,8 @@ fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     }
 }
 
-/// Returns the index of a class of equal values. It is at most the number of values, because the
-/// doubled ranks of two classes differ by at least two.
+/// Returns the index of a class of equal values. Two classes have different indices, because their
+/// doubled ranks differ by at least two. An index is at most the number of values.
 fn class(doubled_rank: u32) -> usize {
     (doubled_rank / 2) as usize
 }

@@ -1,5 +1,6 @@
-//! Sorts one variable and computes its moments, the rank and the bucket of each value, and the
-//! means of the buckets.
+//! Sorts the values of one variable. Computes their mean and squared deviations, the rank and the
+//! bucket of each value, and the mean of each bucket. Ranks are stored doubled, so that the mean of
+//! several ranks is an integer, too.
 //!
 //! Equal values form a *class*. Classes are visited from small to large. If the values are close
 //! together, the calls with each value are counted in a table. Otherwise, the values are
@@ -14,8 +15,8 @@ use super::{Number, Variable};
 /// If the difference between the largest and the smallest value is less than this, the values are
 /// counted in a table, however few there are.
 const COUNTED: u64 = 1 << 12;
-/// Values are distributed into at most 2 to the power of this many parts, so that a part usually
-/// fits into a cache.
+/// This many upper bits of a value choose its part. There are up to 2^`PART_BITS` parts, so a part
+/// usually fits into a cache.
 const PART_BITS: u32 = 11;
 /// Fewer values than this are sorted as one part.
 const FEW: usize = 1 << 12;
@@ -57,8 +58,8 @@ impl From<&Ranked> for Variable {
 /// Buffers that are used again for every variable.
 #[derive(Debug, Default)]
 pub(super) struct RankScratch {
-    /// For each value, the lower bits of its difference from the smallest value, and below them its
-    /// index.
+    /// For each value, the lower bits of its difference from the smallest value, followed by the
+    /// index of its call in the lowest bits.
     packed: Vec<u64>,
     other: Vec<u64>,
     wide: Vec<Wide>,
@@ -76,7 +77,7 @@ struct Wide {
 }
 
 impl RankScratch {
-    /// Frees the buffers if a large scope has made them grow.
+    /// Frees the buffers if they have become large, because many calls were described together.
     pub fn shrink(&mut self) {
         if self.packed.capacity() + self.wide.capacity() + self.counts.capacity() > super::SMALL * 4
         {
@@ -85,15 +86,16 @@ impl RankScratch {
     }
 }
 
-/// Returns `sum / n` even if the sum is too large for a float.
+/// Returns `sum / n`. The sum is divided as an integer first, because a float cannot represent
+/// every large sum exactly.
 pub(super) fn mean(sum: u128, n: u64) -> f64 {
     let n = u128::from(n.max(1));
     (sum / n) as f64 + (sum % n) as f64 / n as f64
 }
 
-/// Ranks a variable. For each value that exists, `ranks` gets the doubled rank (from 1; equal
-/// values get the mean of the ranks that they span), and `places` gets the bucket. The entries of
-/// missing values are undefined.
+/// Ranks a variable. For each value that exists, `ranks` gets twice its rank, and `places` gets its
+/// bucket. Ranks begin with 1; equal values get the mean of the ranks that they span. The entries
+/// of missing values are undefined.
 pub(super) fn rank(
     column: &ColumnSlice<'_>,
     buckets: usize,
@@ -103,8 +105,8 @@ pub(super) fn rank(
 ) -> Ranked {
     let (mut calls, mut sum, mut min, mut max) = (0u64, 0u128, u64::MAX, 0u64);
     match (column.values, column.missing) {
-        // The most frequent case, in a form that the compiler can vectorize: 32-bit values, none of
-        // them missing.
+        // This is the most frequent case (32-bit values, none of them missing), in a form that the
+        // compiler can vectorize.
         (ValueSlice::Narrow(values), None) => {
             for block in values.chunks(BLOCK) {
                 sum += u128::from(block.iter().map(|v| u64::from(*v)).sum::<u64>());
@@ -229,7 +231,7 @@ fn sort_parts(
         packed[*next as usize] = ((value - min) & mask) << place_bits | i as u64;
         *next += 1;
     });
-    // Each count is now the end of its part.
+    // Each element of `counts` is now the end of its part.
     let mut from = 0;
     for (part, end) in (0u64..).zip(counts.iter()) {
         let items = &mut packed[from..*end as usize];
@@ -246,13 +248,14 @@ fn sort_parts(
     }
 }
 
-/// Sorts the items by `bits` bits from bit `from` on. Items with equal bits keep their order, which
-/// is that of the bits below.
+/// Sorts the items by the `bits` bits that begin at bit `from`. The items must be in the order of
+/// the bits below `from`. Items that are equal in the sorted bits stay in this order.
 fn sort_by_value(items: &mut [u64], other: &mut Vec<u64>, bits: u32, from: u32) {
     let digit = if items.len() < 1 << 14 { 8 } else { 11 };
     let passes = bits.div_ceil(digit);
     if items.len() < 64 * passes as usize {
-        // The sort need not be stable, because the index is in the bits below the value.
+        // A sort by all bits gives the same result, because the items already are in the order of
+        // the bits below `from`.
         items.sort_unstable();
         return;
     }
@@ -293,7 +296,7 @@ struct Classes {
     at: u64,
     classes: usize,
     bucket: usize,
-    /// Sorted position after the current bucket.
+    /// The first sorted position after the current bucket.
     bucket_end: u64,
     sums: Vec<u128>,
     squares: f64,

@@ -106,7 +106,7 @@ impl Samples {
     }
 
     /// If the calls have weights (see [`super::weighted`]), removes and returns the two columns
-    /// with them, which are last.
+    /// with the weights. They are last after [`Self::take_recorded`].
     pub(super) fn take_weights(&mut self, profile: &profile::Profile) -> Option<Self> {
         let weights = profile.is_sampled() && self.columns.len() > 2;
         weights.then(|| Self {
@@ -121,7 +121,8 @@ impl Samples {
                 Values::Narrow(values) => ValueSlice::Narrow(&values[from..to]),
                 Values::Wide(values) => ValueSlice::Wide(&values[from..to]),
             },
-            // If a part has no missing values, it needs no list of them.
+            // If no value is missing in this part of a column, the slice needs no list of missing
+            // values.
             missing: column.missing.as_deref().map(|m| &m[from..to]).filter(|m| m.contains(&true)),
         });
         Slice { columns: columns.collect(), len: to - from }

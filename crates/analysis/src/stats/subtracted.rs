@@ -6,8 +6,8 @@ use crate::estimate::Estimate;
 use crate::sampled::Estimated;
 use crate::table::compensate;
 
-/// The amount that the recorder added to the values of a variable, in the unit of the values. It
-/// must be subtracted before the values are converted to another unit.
+/// The amount that the recorder added to the values of a variable, in the unit of the values. The
+/// amount must be subtracted before the values are converted to another unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Subtracted {
     added: Option<Estimate>,
@@ -17,8 +17,9 @@ pub struct Subtracted {
 }
 
 impl Subtracted {
-    /// Returns the amount for a variable. Nothing is subtracted if values are shown as recorded, if
-    /// the brackets were not calibrated, and from metrics, which are computed from single calls.
+    /// Returns the amount for a variable. There is no amount if values are shown as recorded, if
+    /// the brackets (the readings before and after a call) were not calibrated, or if the variable
+    /// is a metric. For metrics, which are computed call by call, no amount is known.
     pub fn new(stats: &Stats, scope: &Scope, variable: usize) -> Self {
         let bracket = scope.brackets.get(variable).copied().flatten();
         let added = bracket.filter(|_| !stats.raw).map(|bracket| bracket.mean);
@@ -30,13 +31,14 @@ impl Subtracted {
         self.added.is_none_or(|of| of == Estimate::exact(0.0))
     }
 
-    /// Subtracts the amount from a mean, or from another value of the variable. The result is not
-    /// negative.
+    /// Subtracts the amount from a mean, or from another value of the variable. If there is an
+    /// amount, neither the resulting value nor the upper end of its interval is negative.
     pub fn from(self, value: f64) -> Estimate {
         self.from_estimate(Estimate::exact(value))
     }
 
-    /// Subtracts the amount from an estimated mean. The interval includes both uncertainties.
+    /// Subtracts the amount from an estimated mean. The interval of the result includes the
+    /// uncertainty of the mean and that of the amount.
     pub fn from_estimate(self, mean: Estimate) -> Estimate {
         let added = self.added.map(|of| if self.taken { of.less(of.value) } else { of });
         let rest = compensate(mean, added);

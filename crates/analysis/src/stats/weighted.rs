@@ -1,11 +1,11 @@
-//! Computes the statistics of the timed calls of a run with a budget: each call counts as if it
-//! occurred `weight` times.
+//! Computes statistics for a run with a budget, in which only some calls were timed. Each timed
+//! call counts as if it had occurred `weight` times.
 //!
 //! Imagine a longer list in which each call is repeated `weight` times. The definitions of
-//! [`super`] apply to this list: means, ranks, buckets, ties, tables. The list is not built: a
-//! class of equal values with the weights w₁, w₂, … takes the sorted positions of Σw values. The
-//! standard deviation takes into account that the list comes from fewer calls: for n calls, the sum
-//! of squares is divided by (n − 1)/n · Σw.
+//! [`super`] (of means, ranks, buckets, ties and tables) apply to this list. The list is not built:
+//! equal values with the weights w₁, w₂, … together take w₁ + w₂ + … consecutive sorted positions.
+//! The standard deviation takes into account that the list comes from fewer calls: for n calls, the
+//! sum of squares is divided by (n − 1)/n · Σw.
 
 use super::samples::{ColumnSlice, Slice};
 use super::{Cell, Pair, Scope, Table, Variable};
@@ -15,7 +15,7 @@ use crate::stats::Number;
 /// Which weights apply to the values of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The weights of timed calls. Every timed call has a value.
+    /// The weights of timed calls, for variables that need no counter.
     Timed,
     /// The weights of calls whose counters were read. Only these calls have a value.
     Counted,
@@ -115,7 +115,8 @@ fn rank(
     let min = sorted.first().map_or(0, |(value, _)| *value);
     let mut places = vec![None; len];
     let mut at = 0u128;
-    // For each bucket, the sum of differences from the smallest value, and the sum of the weights.
+    // For each bucket: the sum of the weighted differences from the smallest value, and the sum of
+    // the weights.
     let mut sums = vec![(0.0, 0u128); buckets];
     let start_of = |bucket: usize| all.saturating_mul(bucket as u128) / buckets as u128;
     let mut bucket = 0;
@@ -222,7 +223,7 @@ fn pair(
     Pair { of: 0, given: 0, calls: both.len() as u64, pearson, spearman, table, effective }
 }
 
-/// Returns the correlation of values with weights; `None` if one of them is constant.
+/// Returns the correlation of values with weights; `None` if one of the variables is constant.
 fn correlation(values: impl Iterator<Item = (f64, f64, f64)> + Clone) -> Option<f64> {
     let (mut all, mut x, mut y) = (0.0, 0.0, 0.0);
     for (a, b, weight) in values.clone() {
@@ -263,8 +264,8 @@ mod tests {
                 let read = random.odd(2);
                 let values =
                     [Some(ticks), read.then_some(ticks / 2), read.then_some(random.below(9))];
-                // Pairs of variables with different weights are computed differently, so all
-                // variables of one case have the same weights.
+                // In the long list, all variables of a call are repeated equally often. So both
+                // kinds of weights are equal in this test.
                 let weight = if case % 4 < 2 { timed } else { timed * counted };
                 for (column, value) in columns.iter_mut().zip(values) {
                     column.push(value);

@@ -28,7 +28,8 @@ impl Workspace {
         Self { ranks: vec![], scratch: (0..workers.max(1)).map(|_| Scratch::default()).collect() }
     }
 
-    /// Computes all statistics of these calls, except the locations where they ended.
+    /// Computes the statistics of the variables of these calls, and of all pairs of variables. The
+    /// other fields of the scope, except for `calls`, stay empty.
     pub fn describe(&mut self, calls: &Slice<'_>, buckets: usize, tables: bool) -> Scope {
         self.ranks.resize_with(calls.columns.len(), Default::default);
         for (ranks, places) in &mut self.ranks {
@@ -40,7 +41,7 @@ impl Workspace {
             parallel(&mut self.scratch, items, |scratch, (column, (ranks, places))| {
                 rank(column, buckets, &mut scratch.rank, ranks, places)
             });
-        // Sorting takes the most memory. Pairs need other buffers, so the memory for sorting is
+        // Sorting takes the most memory. Pairs need other buffers, so large buffers for sorting are
         // freed before pairs are computed.
         self.scratch.iter_mut().for_each(|scratch| scratch.rank.shrink());
         let pairs =
@@ -70,8 +71,8 @@ impl Workspace {
     }
 }
 
-/// Calls `each` for every item, on one thread for each of `states`. Returns the results in the
-/// order of the items.
+/// Calls `each` for every item, on at most as many threads as there are `states`. Does nothing if
+/// there are none. Returns the results in the order of the items.
 pub(super) fn parallel<S: Send, T: Send, R: Send>(
     states: &mut [S],
     items: Vec<T>,

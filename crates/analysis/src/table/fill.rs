@@ -31,28 +31,31 @@ pub(crate) struct Table<'a> {
     pub all_calls: u64,
     pub all_dispatches: u64,
     pub all_unplaced: bool,
-    /// Whether some ops are not workgroups, but for example ops of virtual machines.
+    /// Whether some ops of the profile do not stand for workgroups of a dispatch, but for example
+    /// for ops of virtual machines.
     machines: bool,
-    /// The self times of all calls, in units of 1/[`amounts::PARTS`] tick.
+    /// The sum of the self times of all calls, in units of 1/[`amounts::PARTS`] tick.
     pub all_own: u128,
     /// The time that was subtracted from `all_own`, in the same unit.
     pub all_own_taken: u128,
-    /// Number of calls whose self time is 0 after the correction.
+    /// Number of calls whose self time is 0 after the recorder's time was subtracted.
     pub all_exhausted: u64,
     /// For each thread, its part of `all_own` and of `all_own_taken`.
     pub of_threads: HashMap<(usize, usize), (u128, u128)>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// The numbers of brackets of all calls.
+    /// For each class of brackets (the recorder's work before and after a call), the number of all
+    /// calls with such a bracket.
     pub all_in_brackets: BracketCounts,
     /// Numbers of calls that belong to no thread ([`Role::is_apart`]). The totals above leave them
     /// out.
     pub all_apart: Apart,
-    /// The row of each export of the process in `cached_process`.
+    /// The rows found so far for the exported functions of the process `cached_process`.
     cache: ByExport,
     cached_process: Option<usize>,
     page_rows: Vec<u32>,
-    /// The duration of each call of the page, without the time that the recorder added.
+    /// The duration of each call of the page (block of one thread's records) that is being added.
+    /// The time that the recorder added is subtracted.
     page_times: Vec<u64>,
     page_runs: Vec<Run>,
 }
@@ -108,12 +111,13 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Returns the row for calls of an export on the page's thread; a placeholder in a table by
-    /// CPU. `None` if the filter leaves the calls out.
+    /// Returns the row for calls of an exported function on the page's thread. In a table by CPU,
+    /// returns a placeholder. `None` if the filter leaves the calls out.
     fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
         let thread = (columns.process, columns.thread);
         let key = self.places.row(self.profile, thread, export)?;
-        // In a table by CPU, the row depends on the single call and is found later.
+        // In a table by CPU, calls of one function can have different rows, so `find_rows` finds
+        // the row of each call.
         Some(if self.places.by() == By::Cpu { 0 } else { self.row(key) })
     }
 
@@ -148,14 +152,16 @@ impl<'a> Table<'a> {
         op.is_some_and(|op| op.role != Role::Workgroup)
     }
 
-    /// Adds `calls` brackets of a class to the brackets of all calls.
+    /// Adds `calls` brackets of a class to `all_in_brackets`, unless the calls belong to no thread
+    /// (`apart`).
     fn add_class(&mut self, (class, calls): (Option<u32>, u64), apart: Option<Role>) {
         if let Some(class) = class.filter(|_| apart.is_none() && calls > 0) {
             self.all_in_brackets.of(class, self.profile.groups.counters()).calls += calls;
         }
     }
 
-    /// Finds runs of consecutive calls of the page with the same row and class.
+    /// Finds runs of consecutive calls of the page that have the same row and whose brackets have
+    /// the same class (see [`amounts`]).
     fn find_runs(&mut self, columns: &Columns, classes: &PageBrackets) {
         self.page_runs.clear();
         for (at, row) in self.page_rows.iter().enumerate() {
@@ -204,8 +210,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds up the number of calls with multiplexed counters, and the time for which each group
-    /// counted.
+    /// Adds the times for which each group of counters was enabled and for which it counted. Also
+    /// adds the estimated values of calls in which a group counted for only part of the time.
     fn add_estimates(&mut self, columns: &Columns, classes: &PageBrackets) {
         let counters = self.profile.groups.counters();
         let groups = self.profile.groups.all();
@@ -220,7 +226,7 @@ impl<'a> Table<'a> {
                     counted.enabled_ns += u128::from(times.enabled_ns[i]);
                     counted.running_ns += u128::from(times.running_ns[i]);
                     if *status == Status::Whole {
-                        continue; // It was added before.
+                        continue; // The value was added before.
                     }
                     if let Some(value) = columns.value(g, counter, i) {
                         counted.count(value);
@@ -329,7 +335,8 @@ impl Adder for Table<'_> {
             }
             if mark.inner {
                 sum.inner += 1;
-                // This call is inside of another call of the row, whose values already include it.
+                // This call is inside of another call of the row, and that call's values already
+                // include it.
                 self.page_rows[i] = NO_ROW;
                 continue;
             }

@@ -40,8 +40,8 @@ impl Sum {
             counter.brackets =
                 self.brackets.counter(table.profile, i, counter.calls, inside, table.brackets);
             counter.set_value(raw);
-            // The clock of a thread counts the time on a CPU, which cannot be longer than the calls
-            // take. So the counter's value is limited to that.
+            // A clock that stops while its thread waits cannot count more time than the calls take.
+            // So the value of such a counter is limited to the time of the calls.
             let of_all_calls = counter.calls == self.calls && !raw;
             if of_all_calls && is_clock_of_threads(table.profile, i) {
                 let ns = total.times(table.profile.timeline.ns_per_tick());
@@ -93,8 +93,8 @@ impl Sum {
     }
 }
 
-/// Returns a sum of times as an estimate. `taken` was already subtracted from the sum; its
-/// uncertainty remains.
+/// Returns a sum of times as an estimate. `taken` was already subtracted from the sum, so only its
+/// uncertainty is used: as the interval of the estimate.
 fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
     let value = ticks(parts);
     let of = taken.unwrap_or_default();
@@ -111,7 +111,8 @@ impl Table<'_> {
         (rest(self.all_own, taken), taken)
     }
 
-    /// Computes all rows that have calls, using `workers` threads, in no particular order.
+    /// Computes all rows that have calls, on `workers` threads. The rows are in no particular
+    /// order.
     pub fn finish(self, workers: usize, brackets: &Brackets) -> Vec<Row> {
         let mut sums: Vec<Option<Sum>> = self.sums.into_iter().map(Some).collect();
         let mut work: Vec<(Key, Sum)> = self
@@ -120,7 +121,8 @@ impl Table<'_> {
             .filter_map(|(key, place)| Some((key, sums[place].take()?)))
             .filter(|(_, sum)| sum.calls > 0)
             .collect();
-        // Computing quantiles takes time, so the largest rows are assigned to threads first.
+        // Computing the quantiles of a large row takes long. So the largest rows are assigned
+        // first, each to the worker thread that has the fewest calls so far.
         work.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.calls), *key));
         let mut hands: Vec<(u64, Vec<(Key, Sum)>)> =
             (0..workers.max(1)).map(|_| (0, Vec::new())).collect();

@@ -1,9 +1,10 @@
 //! Decides which calls the user's filters select, and to which row each call belongs.
 //!
 //! A profile of activities (an imported trace, or the events of plugins) stores their properties as
-//! follows. The library of an op is the name of its kind, a process is a device or a process of the
-//! host, and a thread is a stream of a device or a thread of the host. A process is a device if
-//! some op of it runs on devices according to the vocabulary of [`model::activity`].
+//! follows. The `library` of an op contains the name of the activity's kind. A process of the
+//! profile is a device, or a process on the CPU. A thread of the profile is a stream of a device,
+//! or a thread on the CPU. A process counts as a device if some of its ops have a kind that runs on
+//! devices ([`model::activity`]).
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +15,7 @@ use profile::{Homes, OpId, Profile};
 
 use super::{By, Key};
 
-/// The kind of rows, and the patterns that select calls.
+/// What a table has rows for (`by`), and the patterns that select its calls.
 #[derive(Debug, Default)]
 pub(crate) struct Selection<'a> {
     pub by: By,
@@ -35,14 +36,16 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts the processes, threads and devices of these threads of a profile. A thread is given
-    /// by the index of the process and of the thread, possibly several times.
+    /// Counts these threads of a profile, and the processes and devices to which they belong.
+    /// Streams of devices do not count as threads. Each thread is given by its process index and
+    /// thread index, and may be given several times.
     pub fn of(profile: &Profile, threads: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let is_device = devices(profile);
         let threads: HashSet<(usize, usize)> = threads.into_iter().collect();
         let (mut processes, mut on_devices) = (HashSet::new(), HashSet::new());
-        // Threads are identified by the kernel's id, which the kernel can assign again after a
-        // thread has ended.
+        // The operating system can give the id of a thread that has ended to a new thread. So each
+        // recorded thread counts, even if two have the same id. Threads of plugins are compared
+        // with recorded threads by id, because a thread can be among both.
         let (mut recorded, mut of_plugins, mut count) = (HashSet::new(), HashSet::new(), 0);
         for (at, thread) in threads {
             let Some(process) = profile.processes.get(at) else { continue };
@@ -73,7 +76,8 @@ pub(crate) struct Places<'a> {
     by: By,
     /// For each op, whether its name and its kind are selected; `None` if all ops are selected.
     ops: Option<Vec<bool>>,
-    /// The pattern for ops' names, for calls whose op's name is lost.
+    /// The pattern for names of ops. It is also applied to the replacement names of ops whose own
+    /// names are lost.
     filter: Option<&'a str>,
     /// Whether kinds are filtered. If so, a call whose op's name is lost is not selected, because
     /// its kind is unknown.
@@ -144,7 +148,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Whether the row of a call depends on its thread, and not only on its process and export.
+    /// Whether the row of a call depends on its thread, and not only on its process and its
+    /// function.
     pub(super) fn needs_thread(&self) -> bool {
         let of_process = matches!(self.by, By::Process | By::OpInProcess) && !self.homes.is_empty();
         matches!(self.by, By::Thread | By::Stream) || of_process || self.streams.is_some()
@@ -154,14 +159,15 @@ impl<'a> Places<'a> {
         self.by
     }
 
-    /// Returns the thread on which calls ran, also for calls that a plugin recorded in a separate
-    /// process of the profile.
+    /// Returns the recorded thread on which the calls of `thread` ran. The two differ for calls
+    /// from plugins, which the profile stores in separate processes.
     pub(crate) fn home(&self, thread: (usize, usize)) -> (usize, usize) {
         self.homes.of(thread)
     }
 
-    /// Returns the row for calls of an export in a thread. `None` if these calls are not selected.
-    /// A placeholder in a table by CPU, where the row depends on the single call.
+    /// Returns the row for calls of an exported function in a thread. `None` if these calls are not
+    /// selected. In a table by CPU, these calls can have different rows, so a placeholder is
+    /// returned.
     pub(crate) fn row(
         &self,
         profile: &Profile,
@@ -206,7 +212,7 @@ fn is_stream(profile: &Profile, process: usize, thread: usize, glob: &str) -> bo
         .is_some_and(|thread| matches(glob, &thread.tid.to_string()) || matches(glob, &thread.name))
 }
 
-/// Returns, for each process, whether some op of it runs on devices.
+/// Returns, for each process, whether it is a device: whether some of its ops run on devices.
 pub(crate) fn devices(profile: &Profile) -> Vec<bool> {
     let registry = Registry::new();
     let on_device: Vec<bool> = profile

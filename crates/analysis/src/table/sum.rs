@@ -7,7 +7,7 @@ use crate::amounts::BracketCounts;
 use crate::durations::Durations;
 use crate::metrics::{self, SetSum};
 
-/// Number of 64-bit words for a set of CPUs, because CPU numbers have 12 bits.
+/// Number of 64-bit words for a set of CPUs. CPU numbers have 12 bits.
 const CPU_WORDS: usize = 4096 / 64;
 
 /// The sums over the calls of a row that were added so far. Self times, `exhausted`, dispatches,
@@ -19,10 +19,10 @@ pub struct Sum {
     pub calls: u64,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of calls whose self time is 0 after the correction.
+    /// Number of calls whose self time is 0 after the recorder's time was subtracted.
     pub exhausted: u64,
     pub dispatches: u64,
-    /// Whether some call is no workgroup, or its workgroup is unknown.
+    /// Whether some call is not a workgroup, or has an unknown workgroup id.
     pub unplaced: bool,
     pub total: u128,
     pub own: u128,
@@ -39,10 +39,11 @@ pub struct Sum {
     pub passes: Vec<PassTotal>,
     pub threads: BTreeSet<(usize, usize)>,
     pub last_thread: Option<(usize, usize)>,
-    /// The start and the duration of the earliest call of `last_thread`.
+    /// The start and the duration of the earliest of those calls of `last_thread` that are not in
+    /// `firsts` yet.
     pub first: (u64, u64),
-    /// The start and the duration of each thread's earliest call. Calls of `last_thread` may not be
-    /// included yet.
+    /// For each thread, the start and the duration of its earliest call. The latest calls of
+    /// `last_thread` may not be considered yet.
     pub firsts: HashMap<(usize, usize), (u64, u64)>,
     pub cpus: [u64; CPU_WORDS],
 }

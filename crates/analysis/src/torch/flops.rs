@@ -5,8 +5,8 @@
 //!
 //! | op | operations |
 //! |---|---|
-//! | `mm`, `addmm`, `bmm`, `baddbmm` | 2 · b · m · n · k: a multiplication and an addition for each product |
-//! | `conv2d` | 2 for each product: batch · output · kernel · channels in · channels out / groups |
+//! | `mm`, `addmm`, `bmm`, `baddbmm` | 2 · b · m · n · k, for b products of an m × k matrix and a k × n matrix: a multiplication and an addition for each of the b · m · n · k terms |
+//! | `conv2d` | 2 for each term, whose number is: images in the batch · pixels of the output · pixels of the kernel · channels of the input · channels of the output / groups |
 //! | `add`, `mul` | one for each element of the first input |
 //!
 //! For all other ops the number is unknown, which is not the same as 0.
@@ -23,7 +23,7 @@ pub(super) fn of_op(name: &str, shapes: Option<&str>, concrete: Option<&str>) ->
         "addmm" | "baddbmm" => product(&shape(1)?, &shape(2)?),
         "conv2d" => convolution(&shape(0)?, &shape(1)?, concrete?),
         // An empty list of dimensions can stand for an input that is not a tensor, or for a tensor
-        // without dimensions, which has one element.
+        // without dimensions, which has one element. So the number of elements is unknown.
         _ => all(&shape(0).filter(|dims| !dims.is_empty())?),
     }
 }
@@ -97,8 +97,8 @@ mod tests {
         }
     }
 
-    /// There are 2 images of 3 × 9 × 9, and 4 filters of 3 × 3. With a stride of 2 and a padding of
-    /// 1, that makes 5 × 5 results.
+    /// There are 2 images with 3 channels of 9 × 9 pixels, and 4 filters of 3 × 3 pixels for each
+    /// channel. With a stride of 2 and a padding of 1, each image and filter have 5 × 5 results.
     #[test]
     fn convolutions_on_paper() {
         let shapes = Some("[[2,3,9,9],[4,3,3,3],[4],[],[],[],[]]");
@@ -108,7 +108,7 @@ mod tests {
         };
         let expected = 2 * 2 * 5 * 5 * 3 * 3 * 3 * 4;
         assert_eq!(of(r#""[2, 2]","[1, 1]","[1, 1]","1""#), Some(expected));
-        // With a dilation of 2, a filter covers as many pixels as a filter of 5 × 5.
+        // With a dilation of 2, a filter spans 5 × 5 pixels, and there are 4 × 4 results.
         assert_eq!(of(r#""[2, 2]","[1, 1]","[2, 2]","1""#), Some(expected / 25 * 16));
         for wrong in [
             r#""[0, 2]","[1, 1]","[1, 1]","1""#,

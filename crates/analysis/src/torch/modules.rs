@@ -2,10 +2,11 @@
 //!
 //! A forward op belongs to the innermost module around it. A backward op runs later, often on
 //! another thread. It belongs to the module of the forward op that has the same number (`Sequence
-//! number`). Each thread numbers its ops separately, and a backward op contains PyTorch's own
-//! number of the thread on which the forward op ran. PyTorch draws arrows from some forward ops to
-//! their backward ops. The two ends of an arrow show which row of the trace belongs to such a
-//! thread number.
+//! number`). Each thread numbers its ops separately. So a backward op also names the thread on
+//! which the forward op ran, by PyTorch's own number of that thread. PyTorch draws arrows from some
+//! forward ops to their backward ops. An arrow begins in the row of the forward thread, and ends at
+//! a backward op with this thread's number. So arrows show which row of the trace belongs to such a
+//! number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,8 +28,8 @@ pub struct ModuleRow {
     pub ops: u64,
     /// The sum of the self times of `ops`.
     pub ops_ns: i64,
-    /// Number of backward ops whose forward ops belong to this module, and of the ops inside of
-    /// these.
+    /// Number of backward ops whose forward ops belong to this module, including the ops inside of
+    /// these backward ops.
     pub backward_ops: u64,
     /// The sum of the self times of `backward_ops`.
     pub backward_ns: i64,
@@ -37,7 +38,7 @@ pub struct ModuleRow {
 /// The table of modules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modules {
-    /// The rows, the most time in forward and backward ops first.
+    /// The rows, sorted by the self times of their forward and backward ops, the largest sum first.
     pub rows: Vec<ModuleRow>,
     /// Sum of the self times of all ops, forward and backward.
     pub ops_ns: i64,
@@ -74,7 +75,7 @@ pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
 }
 
 /// Adds up the ops of all recordings by the innermost line of code outside of PyTorch that called
-/// them. `module` is this line.
+/// them. [`ModuleRow::module`] is this line.
 pub fn by_line(all: &[Activities]) -> profile::Result<Modules> {
     by(all, Around::Lines)
 }
@@ -113,7 +114,7 @@ fn by(all: &[Activities], around: Around) -> profile::Result<Modules> {
     }
     let mut rows = paths.rows;
     if around == Around::Lines {
-        // Most lines that call a Python function call no op.
+        // Most lines that call a Python function call no op, so lines without ops are removed.
         rows.retain(|row| row.ops + row.backward_ops > 0);
     }
     if none.ops + none.backward_ops > 0 {
@@ -165,9 +166,9 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
             threads.insert(thread, *from);
         }
     }
-    // The forward ops, by row and number. If an op calls another op, both may have the same number.
-    // The inner op comes later and is used: both are in the same module, or the inner op is in the
-    // module that did the work.
+    // The module of each forward op, by row and sequence number. If an op calls another op, both
+    // may have the same number. The inner op comes later, so its module is the one that is kept.
+    // Either both ops are in the same module, or the inner op's module did the work.
     let mut numbered: HashMap<(usize, i64), Option<Path>> = HashMap::new();
     let mut forward_rows: Vec<usize> = Vec::new();
     for (row, all) in slices.rows.iter().enumerate() {

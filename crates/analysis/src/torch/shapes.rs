@@ -12,8 +12,8 @@ use super::slices::{Around, Kind, Slices};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeRow {
     pub op: String,
-    /// The shapes, as JSON: a list with one entry for each argument, which is empty if the argument
-    /// is not a tensor. `None` if shapes were not recorded.
+    /// The shapes, as JSON: a list with one entry for each argument. The entry is an empty list if
+    /// the argument is not a tensor. `None` if shapes were not recorded.
     pub shapes: Option<String>,
     /// Floating-point operations of all calls, as PyTorch defines them. `None` if the number is not
     /// known for some of the calls.
@@ -35,7 +35,8 @@ pub const SHAPE_COUNTERS: [Operand<'static>; 1] =
 
 impl ShapeRow {
     /// Returns the value of a metric that is bound to [`SHAPE_COUNTERS`]. `None` if the metric uses
-    /// operations that are not known, or is not defined.
+    /// the number of operations and this number is not known, or if the metric has no value (for
+    /// example after a division by 0).
     pub fn metric(&self, metric: &Bound) -> Option<f64> {
         let of = |_: &usize| self.flops.map(|flops| flops as f64);
         let values: Vec<f64> = metric.counters.iter().map(of).collect::<Option<_>>()?;
@@ -50,7 +51,7 @@ pub struct Shapes {
     pub rows: Vec<ShapeRow>,
     /// The sum of the self times of all ops.
     pub self_ns: i64,
-    /// Number of ops that end after an op in which they began.
+    /// Number of ops and modules that end after an op or a module in which they began.
     pub overlapping: u64,
 }
 

@@ -11,17 +11,18 @@ use super::flops;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A call of a module. This variant is the smaller one, so that a module is sorted before an op
-    /// with the same times, and so encloses it.
+    /// A call of a module, or what [`Around::Lines`] describes. This variant must stay before `Op`:
+    /// of a module and an op with the same times, the module is then sorted first, and counts as
+    /// the outer one.
     Module,
     Op,
 }
 
-/// A slice. Its texts are indices in [`Slices::texts`].
+/// A slice. Its texts are stored as indices in [`Slices::texts`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     pub kind: Kind,
-    /// The name of the op, or of the module without [`MODULE`].
+    /// The name of the op, or of the module without the prefix [`MODULE`].
     pub name: u32,
     pub start_ns: i64,
     pub end_ns: i64,
@@ -31,12 +32,12 @@ pub(super) struct Slice {
     pub flops: Option<u64>,
     /// The number that autograd assigned to an op and its backward op.
     pub sequence: Option<i64>,
-    /// PyTorch's number of the thread on which the forward op ran, for backward ops.
+    /// For backward ops: PyTorch's number of the thread on which the forward op ran.
     pub forward_thread: Option<u64>,
     /// For ops of a TorchScript module: the path of this module.
     pub hierarchy: Option<u32>,
     /// The innermost slice of the same row around this one. `op` and `module` are the innermost op
-    /// and the innermost module around it.
+    /// and the innermost module around this slice.
     pub parent: Option<u32>,
     pub op: Option<u32>,
     pub module: Option<u32>,
@@ -90,15 +91,15 @@ struct Arguments<'a> {
     call_from: Option<Cow<'a, str>>,
 }
 
-/// What slices of the kind [`Kind::Module`] are.
+/// What is read as slices of the kind [`Kind::Module`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Around {
     /// Calls of modules, named by the module.
     Modules,
-    /// Calls of Python functions outside of PyTorch, named as in PyTorch (`FILE(LINE): NAME`, with
-    /// the function's first line), and calls from such a function into PyTorch, named by the line
-    /// of the call (`FILE:LINE`). Traces of PyTorch 2.12 do not contain the line of a call.
-    /// Operators (`a * b`) are not calls.
+    /// Calls of Python functions that are not part of PyTorch, with PyTorch's name for them
+    /// (`FILE(LINE): NAME`, with the function's first line). Also calls from such a function into
+    /// PyTorch, named by the line of the call (`FILE:LINE`). Traces of PyTorch 2.12 do not contain
+    /// the line of a call. Operators (`a * b`) are not calls.
     Lines,
 }
 
@@ -220,13 +221,15 @@ impl Slices {
     }
 }
 
-/// Whether a file belongs neither to PyTorch nor to Python itself. PyTorch writes paths relative to
-/// the directories in which Python looks for modules.
+/// Whether a place in the code is in a file that does not belong to PyTorch. A place without a
+/// file, such as `<frozen importlib>`, begins with `<`. PyTorch writes paths relative to the
+/// directories in which Python looks for modules, so its own files are below `torch/`.
 fn is_of_user(place: &str) -> bool {
     !place.starts_with("torch/") && !place.starts_with('<')
 }
 
-/// Whether a name has the form `FILE(LINE): NAME`. Names of built-in functions and modules do not.
+/// Whether a name has the form `FILE(LINE): NAME`. Names of built-in functions and of modules have
+/// another form.
 fn is_function(name: &str) -> bool {
     name.split_once("): ").and_then(|(place, _)| place.rsplit_once('(')).is_some_and(|(_, line)| {
         !line.is_empty() && line.bytes().all(|digit| digit.is_ascii_digit())
@@ -234,7 +237,7 @@ fn is_function(name: &str) -> bool {
 }
 
 /// Sorts the slices of a row and finds how they are nested. Returns the number of slices that
-/// overlap others without being inside of them; these are treated as if they were inside.
+/// overlap others without being inside of them; such slices are treated as if they were inside.
 fn nest(row: &mut [Slice]) -> u64 {
     row.sort_by_key(|slice| (slice.start_ns, std::cmp::Reverse(slice.end_ns), slice.kind));
     let mut open: Vec<usize> = Vec::new();
@@ -243,7 +246,7 @@ fn nest(row: &mut [Slice]) -> u64 {
         let slice = row[at];
         while let Some(last) = open.last()
             && row[*last].end_ns <= slice.start_ns
-            // A slice without a duration is inside of a slice that ends at the same moment.
+            // A slice without a duration is inside of a longer slice that ends at the same moment.
             && !(slice.duration_ns() == 0 && row[*last].end_ns == slice.start_ns
                 && row[*last].duration_ns() > 0)
         {

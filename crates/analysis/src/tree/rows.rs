@@ -1,5 +1,5 @@
-//! Makes the rows of a report by tree: calls inside of calls, and the loops inside of dispatches
-//! and ops.
+//! Makes the rows of `report --tree`: calls below the calls around them, and loops below the
+//! dispatch or op in which they ran.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,13 +15,15 @@ use crate::table::{By, Key};
 /// What a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreePart {
-    /// The calls of a node of the [`CallTree`].
+    /// The calls of a node, as its index in [`CallTree::nodes`].
     Calls(usize),
-    /// A function or a loop, as the index of its module and its index in the module's nodes.
+    /// An instrumented function or loop, as the index of its module in [`LoopTable::modules`] and
+    /// its index in [`LoopTree::nodes`].
     Loop(usize, usize),
 }
 
-/// A row. Times are in ns. With several passes, values are means over the passes.
+/// A row. Times are in ns. With several passes (repetitions of the program with other counters),
+/// values are means over the passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeRow {
     /// Index of the row above.
@@ -29,7 +31,8 @@ pub struct TreeRow {
     /// The number of rows above this one.
     pub depth: u32,
     pub what: TreePart,
-    /// The number of calls or hits. `None` if it cannot have been the same in all passes.
+    /// The number of calls, or of hits (entries into a function or loop). `None` if the mean over
+    /// the passes is not a whole number: then not all passes had equally many.
     pub calls: Option<u128>,
     /// The time including the calls and loops inside. `None` if it is not known.
     pub total: Option<Estimate>,
@@ -38,9 +41,11 @@ pub struct TreeRow {
     /// The time without the time of all rows below. `None` if it is not known. For calls with loops
     /// below, it is shorter than `own`.
     pub rest: Option<Estimate>,
-    /// `rest` as a part of [`TreeRows::own_ns`].
+    /// `rest` divided by [`TreeRows::own_ns`]. `None` if `rest` is not known, and for loops that
+    /// are not below a call.
     pub share: Option<f64>,
-    /// `total` as a part of [`TreeRows::own_ns`].
+    /// `total` divided by [`TreeRows::own_ns`]. `None` if `total` is not known, and for loops that
+    /// are not below a call.
     pub total_share: Option<f64>,
 }
 
@@ -52,12 +57,12 @@ pub struct TreeRows {
     pub own_ns: f64,
 }
 
-/// Places the loops of a dispatch or op below the node of its calls, if the tree has a single node
-/// of them. All other loops are placed at the top, without a share, because their time can be part
-/// of the time of calls. With several nodes, it is not known to which of them a loop's hits belong.
-/// A loop that took longer than the calls of its node also ran outside of these calls. The calls
-/// around loops that ran in no dispatch or op are not known. With `raw`, times of loops are as
-/// measured.
+/// Places the loops of a dispatch or op below the node of its calls, if all of these calls are in a
+/// single node. All other loops are placed at the top, without a share, because their time can be
+/// part of the time of calls. With several nodes, it is not known to which of them a loop's hits
+/// belong. If the loops of a node took longer than its calls, they also ran outside of these calls.
+/// The calls around loops that ran in no dispatch or op are not known. With `raw`, times of loops
+/// are as measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
@@ -88,7 +93,8 @@ fn build(
         all.next().filter(|_| all.next().is_none()).copied()
     };
     let too_long = longer_than_their_calls(calls, loops, raw, tick, candidate);
-    // Returns the node of the calls around a loop, if there is only one place in which they can be.
+    // Returns the node of calls below which a loop is placed. `None` if the loop is placed at the
+    // top.
     let home = |tree: &LoopTree, node: &LoopNode| {
         candidate(tree, node).filter(|index| !too_long.contains(index))
     };
@@ -129,9 +135,9 @@ fn build(
     TreeRows { rows, own_ns }
 }
 
-/// Finds nodes that take less time than the loops that seem to be inside of them, even at the ends
-/// of both intervals. Such loops must also have run on other threads, on which no calls were
-/// recorded.
+/// Finds nodes whose calls took less time than the loops that seem to be inside of them. The upper
+/// end of a node's time is compared with the lower ends of the loops' times. Such loops must also
+/// have run outside of recorded calls, for example on threads on which no calls were recorded.
 fn longer_than_their_calls(
     calls: &CallTree,
     loops: &LoopTable,
@@ -196,7 +202,7 @@ impl Adder<'_> {
                 });
             }
         }
-        // The remaining time of a dispatch does not include the loops inside of it.
+        // `rest` of a dispatch or op does not include the loops inside of it.
         if let Some(above) = above.filter(|above| rows.len() > above + 1) {
             rows[above].rest = rows[above].rest.zip(inside).map(|(own, inside)| {
                 let rest = own.minus(inside);
@@ -235,7 +241,7 @@ mod tests {
         ]);
         let table =
             SideTable { entries: serde_json::from_value(entries).unwrap(), ..SideTable::default() };
-        // The function and the loop each take as long as two of the calls below.
+        // The function and the loop each take 20 ns: as long as two nodes that `calls` makes.
         let all = Margin { value: 20.0, margin: None };
         let times = Times { inclusive: all, own: Some(all), mean: None, share: None };
         let node = |id: u32, parent, level, hits| LoopNode {
@@ -321,8 +327,8 @@ mod tests {
         let below =
             |at: Option<usize>, of| vec![(5, at, at.is_some()), (50, Some(of), at.is_some())];
         assert_eq!(placed(&[(7, None), (8, None)], &[8]), below(Some(1), 2));
-        // If the dispatch's calls have two nodes, no node, or nodes of two ops, the loops are
-        // placed at the top, once.
+        // The loops are placed at the top, once, if the dispatch's calls have two nodes, no node,
+        // or nodes of two ops, or if no dispatch contains the loops.
         assert_eq!(
             placed(&[(7, None), (8, Some(0)), (9, None), (8, Some(2))], &[8]),
             below(None, 4)

@@ -6,8 +6,9 @@
 //!       └─ call                       and its values are of this node alone
 //! ```
 //!
-//! The times of all stacks of calls add up to the time in calls of `report --tree`. They are
-//! rounded together, so that no part of that time is lost.
+//! The times of all stacks, except those of loops in no recorded call, add up to the time in calls
+//! that `report --tree` shows. Each time is rounded such that the rounded times add up to their
+//! exact sum, rounded once.
 
 use std::collections::HashMap;
 
@@ -22,36 +23,38 @@ use crate::table::{By, Key};
 /// What a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackPart {
-    /// A thread, as process and thread index, above its calls.
+    /// A thread, as process and thread index. Its calls are below this node.
     Thread(usize, usize),
     /// Calls of a function.
     Calls {
-        /// The function, as in a table by op.
+        /// The function, as the key of its row in a table by op.
         key: Key,
-        /// Whether the node is for all calls that are too deep for nodes of their own.
+        /// Whether all calls below the parent that are too deep for nodes of their own share this
+        /// node.
         is_deeper: bool,
     },
-    /// An instrumented function or loop, as the index of its module and its index in the module's
-    /// nodes.
+    /// An instrumented function or loop, as the index of its module in [`LoopTable::modules`] and
+    /// its index in the module's nodes.
     Loop(usize, usize),
-    /// The node above all loops that are not inside of a recorded call. Their times are not part of
-    /// the time in calls.
+    /// The node above all instrumented functions and loops for which no dispatch or op is known.
+    /// Their times are not part of the time in calls.
     InNoCall,
 }
 
-/// One node. Its values do not include the nodes below.
+/// One node. Its values do not include those of the nodes below it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     /// Index of the node above.
     pub parent: Option<usize>,
     pub what: StackPart,
-    /// The number of calls or hits; 0 for a thread, and for [`StackPart::InNoCall`]. With several
-    /// passes, the mean over the passes, rounded down.
+    /// The number of calls, or of hits (entries into a function or loop); 0 for a thread, and for
+    /// [`StackPart::InNoCall`]. With several passes (repetitions of the program with other
+    /// counters), the mean over the passes, rounded down.
     pub calls: u64,
-    /// The node's self time in ns.
+    /// The time in ns, without that of the nodes below.
     pub own_ns: u64,
-    /// For each element of [`Stacks::counters`], the counts in the node itself. The counts that the
-    /// recorder added are not subtracted.
+    /// For each element of [`Stacks::counters`], the counts without those of the nodes below; 0 for
+    /// a function or loop. The counts that the recorder added are not subtracted.
     pub values: Vec<u64>,
 }
 
@@ -66,13 +69,14 @@ pub struct Stacks {
     pub calls_ns: u64,
 }
 
-/// Makes the stacks. `None` in a run with a budget, because the calls around a call are not known
-/// then.
+/// Makes the stacks. `None` in a run with a budget: only a sample of the calls has records then, so
+/// the calls around a call are not known.
 ///
-/// With several passes, there are no nodes for threads, because each pass had threads of its own.
-/// Loops have no values of counters. The times of loops are subtracted from the time of the
-/// dispatch or op around them. Estimated times of loops that exceed that time are reduced in
-/// proportion.
+/// With several passes (repetitions of the program), there are no nodes for threads, because each
+/// pass had threads of its own. For loops, the values of counters are 0. The loops of a dispatch or
+/// op are placed below the node of its calls, and their times are subtracted from its time. If the
+/// calls have several nodes on a thread, or no node, the loops are left out. If the estimated times
+/// of the loops exceed the node's time, they are scaled down to fit.
 pub fn stacks(
     profile: &Profile,
     loops: &LoopTable,
@@ -114,7 +118,7 @@ pub fn stacks(
             _ => Vec::new(),
         };
         let (own, in_loops) = (node.own.value * tick, inside.iter().map(|one| one.ns).sum::<f64>());
-        // Estimates of loops can be longer than the dispatch around them.
+        // Estimated times of loops can be longer than the dispatch around them.
         let fitting = if in_loops > own { own / in_loops } else { 1.0 };
         let what = StackPart::Calls { key: node.key, is_deeper: node.is_deeper };
         let rest = (own - in_loops * fitting).max(0.0);
@@ -134,9 +138,9 @@ pub fn stacks(
     Some(Stacks { nodes: maker.out, counters, calls_ns })
 }
 
-/// Returns, for each node and each of these counters, the counts in the node's calls without the
-/// calls directly inside. Some calls of a node may have no value, so its counts are taken to be at
-/// least those of the calls inside.
+/// Returns each node's count of each counter in `counters`, without the counts of the nodes
+/// directly below. Some calls of a node may have no value, although calls inside of them have one.
+/// So a node's count is taken to be at least the sum over the nodes directly below.
 fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
     let mut inside = vec![vec![0u128; counters.len()]; tree.nodes.len()];
     let mut own = vec![Vec::new(); tree.nodes.len()];
@@ -154,11 +158,11 @@ fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
     own
 }
 
-/// A function or a loop inside of a call.
+/// An instrumented function or loop that was entered.
 struct Inside {
     module: usize,
     node: usize,
-    /// Number of functions or loops around this one within the same call.
+    /// Number of instrumented functions and loops around this one.
     level: u32,
     hits: u128,
     /// The self time of the function or loop; 0 if it is not known.
@@ -171,13 +175,15 @@ struct Maker<'a> {
     raw: bool,
     passes: u64,
     nothing: Vec<u64>,
-    /// The sum of the times of all nodes added so far, before rounding.
+    /// The exact sum of the times of all nodes added so far, from which their rounded times are
+    /// derived.
     rounded: f64,
     out: Vec<Stack>,
 }
 
 impl Maker<'_> {
-    /// Adds a node. Its time is rounded such that the sum of all rounded times so far is right.
+    /// Adds a node. The node's time is rounded such that the rounded times so far add up to their
+    /// exact sum, rounded once.
     fn push(
         &mut self,
         parent: Option<usize>,
@@ -195,7 +201,7 @@ impl Maker<'_> {
     }
 
     /// Returns the functions and loops that were entered and that `of` selects. With `thread`,
-    /// those that were entered on this thread.
+    /// returns only those that were entered on this thread.
     fn loops(
         &self,
         thread: Option<(usize, usize)>,

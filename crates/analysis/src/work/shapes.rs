@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// A type of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Number {
-    /// Whether the type is a floating-point number.
+    /// Whether the numbers are floating-point numbers.
     pub is_float: bool,
     /// The size of a number in bits.
     pub bits: u32,
@@ -61,8 +61,9 @@ impl Tensor {
 }
 
 /// Returns the type of the tensors' numbers. If there are floating-point tensors, tensors of
-/// integers are ignored, because they are indices. `None` if the types differ, or if a type is not
-/// known.
+/// integers are ignored, because they usually contain indices. `None` if the types of
+/// floating-point tensors differ, or if a type is not known. If all tensors are of integers,
+/// returns the type of the first one.
 pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
     let is_float = |tensor: &Tensor| tensor.number.is_none_or(|number| number.is_float);
     let any_float = tensors.iter().any(is_float);
@@ -100,8 +101,8 @@ pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
     Some(found)
 }
 
-/// Returns the number of elements of the shape to which all tensors are stretched, as in
-/// elementwise ops. `None` if the shapes do not fit together, or if one is not known.
+/// Returns the number of elements of the shape to which an elementwise op stretches (broadcasts)
+/// these tensors. `None` if the shapes do not fit together, or if one is not known.
 pub fn stretched(tensors: &[Tensor]) -> Option<f64> {
     let mut result: Vec<u64> = Vec::new();
     for tensor in tensors {
@@ -127,10 +128,11 @@ pub struct InName {
     pub number: Option<Number>,
 }
 
-/// Finds the dimensions in the name of a dispatch: the first part after `_dispatch_N_` that
-/// consists of numbers with `x` between them. The last number may be followed by a type
-/// (`64x10xf32`). Otherwise, the next part contains the type, if it is a single type (`f32`, but
-/// not `i8xi8xi32`). `None` if a dimension is only known when the program runs (`D`).
+/// Finds the dimensions in the name of a dispatch. They are numbers with `x` between them, in the
+/// first part (between underscores) after `_dispatch_N_` that begins with a digit or `D`. The last
+/// number may be followed by a type (`64x10xf32`). Otherwise, the next part contains the type, if
+/// it is a single type (`f32`, but not `i8xi8xi32`). `None` if there are no dimensions, or if one
+/// is only known when the program runs (`D`).
 pub fn in_name(name: &str) -> Option<InName> {
     let (_, after) = name.split_once("_dispatch_")?;
     let mut parts = after.split('_').skip(1);
@@ -159,7 +161,8 @@ pub struct Pattern(Vec<Piece>);
 enum Piece {
     Fixed(u64),
     One(String),
-    /// Any number of dimensions, with their word. `*` alone has no word.
+    /// Any number of dimensions (`*word`), with the word that stands for them. `*` alone has no
+    /// word.
     Many(Option<String>),
 }
 

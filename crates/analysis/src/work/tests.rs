@@ -16,7 +16,8 @@ fn the_table_is_whole() {
 
 #[test]
 fn products_on_paper() {
-    // 4 × 8 results, each of 16 products. 64 + 128 + 32 numbers of 4 bytes are moved.
+    // There are 4 × 8 results, each the sum of 16 products. 64 + 128 + 32 numbers of 4 bytes are
+    // moved.
     let of = (Some(1024.0), Some(4.0 * (64.0 + 128.0 + 32.0)));
     assert_eq!(work("aten::mm", "float32[4, 16], float32[16, 8]"), Some(of));
     assert_eq!(work("matmul", "float32[4, 16], float32[16, 8], float32[4, 8]"), Some(of));
@@ -36,8 +37,8 @@ fn products_on_paper() {
 
 #[test]
 fn elementwise_ops_on_paper() {
-    // A row of 64 is stretched to 32 rows: 2,048 additions. 2,048 + 64 numbers are read, and 2,048
-    // are written.
+    // A row of 64 is stretched to 32 rows, which makes 2,048 additions. 2,048 + 64 numbers are
+    // read, and 2,048 are written.
     let sum = (Some(2048.0), Some(4.0 * (2048.0 + 64.0 + 2048.0)));
     assert_eq!(work("aten::add", "float32[32, 64], float32[64]"), Some(sum));
     assert_eq!(work("add", "float32[32, 64], float32[64], float32[32, 64]"), Some(sum));
@@ -50,8 +51,8 @@ fn elementwise_ops_on_paper() {
     assert_eq!(work("aten::native_layer_norm", "float32[32, 64], float32[64], float32[64]"), norm);
 }
 
-/// To add up 32 rows of 64 numbers takes 2,048 additions, if sums begin with 0, and 8,192 bytes are
-/// read. If the shape of the result is known, one number per row is written.
+/// Adding up 32 rows of 64 numbers takes 2,048 additions if sums begin with 0, and reads 8,192
+/// bytes. If the shape of the result is known, one number per row is written.
 #[test]
 fn reductions_on_paper() {
     let (n, read) = (32.0 * 64.0, 4.0 * 32.0 * 64.0);
@@ -64,11 +65,11 @@ fn reductions_on_paper() {
         let name = format!("aten::{name}");
         assert_eq!(work(&name, "float32[32, 64]"), Some((Some(each * n), Some(read))), "{name}");
     }
-    // With two arguments, `max` is the larger one of two numbers, 2,048 times.
+    // With two arguments, `max` is elementwise: it takes the larger of two numbers, 2,048 times.
     let larger = work("aten::max", "float32[32, 64], float32[64]");
     assert_eq!(larger, Some((Some(n), Some(read + 4.0 * 64.0))));
     assert_eq!(work("aten::cumsum", "float64[2048]"), Some((Some(n), Some(2.0 * 8.0 * n))));
-    // There are five operations for each number, and each number is read and written.
+    // A softmax takes five operations for each number, and reads and writes each number.
     let softmax = Some((Some(5.0 * n), Some(2.0 * read)));
     assert_eq!(work("aten::_log_softmax", "float32[32, 64]"), softmax);
     assert_eq!(work("softmax2", "float32[32, 64], float32[32, 64]"), softmax);
@@ -84,14 +85,16 @@ fn reductions_on_paper() {
     let of_iree = Some((Some(n), Some(read)));
     assert_eq!(work("tblock$async_dispatch_0_reduction_32x64_f32", ""), of_iree);
     assert_eq!(work("x_dispatch_9_reduction_2048_f32", ""), of_iree);
-    // 16-bit numbers are added up in 32 bits, so the size of the inputs is not known.
+    // The name contains two types (16-bit numbers are added up in 32 bits), so the size of the
+    // inputs is not known.
     assert_eq!(work("x_dispatch_0_reduction_32x64_f16xf32", ""), Some((Some(n), None)));
-    // The work of fused ops is not known.
+    // No rule fits this fused op, so its work is not known.
     assert_eq!(work("fused_sum_divide", "float32[32, 64], float32[32]"), None);
 }
 
-/// There are 5 channels of 6 × 6 results, each from 3 channels of 3 × 3 products. The bias of an op
-/// that is fused with the convolution adds bytes, even if it has as many dimensions as a result.
+/// There are 5 channels of 6 × 6 results, each from 3 channels of 3 × 3 products. If an addition is
+/// fused with the convolution, its bias adds bytes, even if the bias has as many dimensions as the
+/// result.
 #[test]
 fn convolutions_on_paper() {
     let flop = Some(2.0 * f64::from(5 * 6 * 6 * 3 * 3 * 3));
@@ -100,10 +103,12 @@ fn convolutions_on_paper() {
     assert_eq!(work("conv2d", &format!("{x}, {w}, {y}")), Some((flop, Some(4.0 * numbers))));
     let with_bias = work("fused_conv2d_add_relu", &format!("{x}, {w}, float32[1, 5, 1, 1], {y}"));
     assert_eq!(with_bias, Some((flop, Some(4.0 * (numbers + 5.0)))));
-    // The weights have one channel, so each channel of the input is a group of its own.
+    // The weights have one channel, so each channel of the input is a group of its own; no rule
+    // fits such a convolution.
     let depthwise = format!("{x}, float32[3, 1, 3, 3], float32[1, 3, 6, 6]");
     assert_eq!(work("depthwise_conv2d", &depthwise), None);
-    // A fused op does more work than the op with which its name begins.
+    // A fused op does more work than the op with which its name begins, so the rule for `add` does
+    // not fit.
     assert_eq!(work("add_rms_norm", &format!("{x}, {x}, {x}")), None);
 }
 
@@ -126,14 +131,15 @@ fn what_is_not_known_is_absent() {
     ] {
         assert_eq!(work(name, arguments), None, "{name} {arguments}");
     }
-    // The number of operations is known, but not the size of a number.
+    // Of the first two ops, the number of operations is known, but not the size of a number. Of the
+    // last one, only the bytes are known.
     let mixed = work("x_dispatch_0_matmul_4x8x16_i8xi8xi32", "");
     assert_eq!(mixed, Some((Some(1024.0), None)));
     assert_eq!(work("aten::mm", "weird[4, 16], weird[16, 8]"), Some((Some(1024.0), None)));
     assert_eq!(work("aten::copy_", "float32[4], float32[4]"), Some((None, Some(32.0))));
-    // These shapes cannot be stretched to one.
+    // These two shapes cannot be stretched to a common shape.
     assert_eq!(work("aten::add", "float32[3], float32[4]"), None);
-    // The table has no rule for this op of PyTorch.
+    // For this op of PyTorch, the table has only the rule `aten::* unknown`.
     assert_eq!(work("aten::matmul", "float32[4, 16], float32[16, 8]"), None);
     // The product of the dimensions does not fit into 64 bits.
     let huge =

@@ -76,8 +76,9 @@ pub fn for_cause(cause: &Cause, machine: &Machine) -> Option<String> {
     Some(advice)
 }
 
-/// Returns the ways in which this user can get the right to count: a lower `perf_event_paranoid`
-/// (at most `paranoid`), or a capability.
+/// Returns how this user can get the right to count: with a lower `perf_event_paranoid` (at most
+/// `paranoid`), with a capability, or as root outside of the user namespace. `paranoid` is `None`
+/// if no level of `perf_event_paranoid` is low enough.
 fn permission(paranoid: Option<i32>, machine: &Machine) -> String {
     let contained = machine.is_filtered() || machine.container().is_some();
     let capability = if contained { CONTAINER } else { WITH_PERFMON };

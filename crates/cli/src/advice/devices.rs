@@ -2,7 +2,8 @@
 
 use names::defaults::Skipped;
 
-/// Returns advice for a component (PAPI's name for a driver).
+/// Returns advice for a component, which is the part of PAPI for one kind of device (such as
+/// `cuda`).
 pub(super) fn for_device(component: &str) -> Option<&'static str> {
     match component.to_ascii_lowercase().as_str() {
         "cuda" => Some(

@@ -22,7 +22,7 @@ pub fn for_metric(error: &MetricError) -> Option<String> {
     Some(advice)
 }
 
-/// Whether `name` is one of the quantities that docs/roofline.md computes from an op's shapes.
+/// Whether `name` is a quantity that Counterpoint computes from an op's shapes (docs/roofline.md).
 fn is_work(name: &str) -> bool {
     matches!(name, "flop" | "bytes")
 }

@@ -5,7 +5,8 @@ use names::{NameCause, NameError, NameErrorKind};
 
 use super::{OPEN_TRACEFS, devices, mount_tracefs, wanted};
 
-/// Returns what to type instead; `None` if the error message is enough.
+/// Returns what to type or change so that the list can be used; `None` if the error message is
+/// enough.
 pub fn for_name(error: &NameError, machine: &Machine) -> Option<String> {
     let kind = &error.kind;
     match (kind, &error.cause) {
@@ -133,7 +134,8 @@ fn for_cause(cause: &NameCause, kind: &NameErrorKind, machine: &Machine) -> Stri
     }
 }
 
-/// Returns the options of `run` that count `parts` and compute their weighted sum.
+/// Returns advice with the options of `run` that count `parts` (weights and counters) and compute
+/// their weighted sum.
 fn weighted_sum(parts: &[(u32, &str)]) -> String {
     let names: Vec<&str> = parts.iter().map(|(_, name)| *name).collect();
     let terms: Vec<String> =

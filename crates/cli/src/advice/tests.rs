@@ -1,5 +1,5 @@
-//! Tests the advice for each kind of cause: what was typed or what the machine is like, and the
-//! expected text.
+//! Tests the advice for each kind of cause. Each case has what was typed, the cause, or the files
+//! of the machine, and the expected text.
 
 use ::machine::Machine;
 use ::machine::check::Cause;
@@ -112,7 +112,8 @@ fn about_a_machines_own_names() {
     }
 }
 
-/// The tests of the crate `names` produce these causes with files that a compiler made.
+/// The causes are written by hand here. The tests of the crate `names` get most of them from
+/// compiled libraries.
 #[test]
 fn about_functions() {
     use ::names::NameCause::*;
@@ -156,7 +157,8 @@ fn about_functions() {
 
 type Files<'f> = &'f [(&'f str, &'f str)];
 
-/// The user of this machine has no capabilities and is not in a user namespace.
+/// Returns a machine that consists of `files`. Its user has no capabilities and, unless `files` say
+/// otherwise, is not in a user namespace.
 fn machine(files: Files<'_>) -> (Tree, Machine) {
     let tree = Tree::new("advice");
     tree.file("proc/self/uid_map", "         0          0 4294967295\n");
@@ -259,7 +261,8 @@ fn about_permissions() {
         (Some(2), &[level("3")], "sudo sysctl kernel.perf_event_paranoid=2; or run as root, or with CAP_PERFMON"),
         (Some(1), &[level("2"), LXC], "on the host: sudo sysctl kernel.perf_event_paranoid=1; or start the container with --cap-add PERFMON"),
         (Some(0), &[level("2"), INSIDE], "sudo sysctl kernel.perf_event_paranoid=0 (rights inside of a user namespace do not help)"),
-        // The level already allows counting, so something else must forbid it.
+        // The level in the file is low enough (or no level is), so something else must forbid
+        // counting.
         (Some(1), &[level("1")], "run as root, or with CAP_PERFMON"),
         (Some(1), &[level("1"), LXC], "start the container with --cap-add PERFMON"),
         (None, &[level("-1")], "run as root, or with CAP_PERFMON"),

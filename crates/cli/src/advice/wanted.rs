@@ -1,5 +1,5 @@
-//! Advice for words that name no counter, although Counterpoint can measure what they mean: times,
-//! metrics, hardware counters without a name, kernel probes.
+//! Advice for words that people type as counters but that name no counter: times, memory, metrics,
+//! hardware counters by number, kernel probes.
 
 use model::metric::all_builtins;
 

@@ -39,7 +39,7 @@ impl Word {
         self.kind == Kind::Option && self.text.as_bytes().starts_with(with.as_bytes())
     }
 
-    /// Whether this option, with its value, has the same meaning here as for clang.
+    /// Whether Counterpoint knows what this option, with its value, means to clang.
     fn is_known(&self) -> bool {
         let known = |list: &[&str]| list.iter().any(|begin| self.begins(begin));
         match &self.value {
@@ -52,7 +52,8 @@ impl Word {
             None if WHOLE.iter().any(|whole| self.is(whole)) => true,
             // The option's value is missing.
             None if WITH_VALUE.iter().any(|name| self.is(name)) => false,
-            // Linux distributions define a macro with `-Wp,-D`.
+            // `-Wp,` passes options to the preprocessor. `-D` and `-U` are known, because Linux
+            // distributions define macros with `-Wp,-D`.
             None if self.begins("-Wp,") => {
                 let words = self.text.to_string_lossy();
                 words
@@ -64,7 +65,8 @@ impl Word {
         }
     }
 
-    /// The value may follow in the same word or be the next word.
+    /// Returns the value of this word if it is the option `name`. The value may follow in the same
+    /// word or be the next word.
     fn value_of(&self, name: &str) -> Option<OsString> {
         if self.is(name) {
             return self.value.clone();
@@ -87,7 +89,8 @@ pub struct Line {
 
 /// How a command line is handled.
 pub enum Plan {
-    /// Nothing is compiled, or clang itself reports what is wrong.
+    /// Clang gets the same arguments, because no C or C++ file is compiled or because clang itself
+    /// reports what is wrong.
     Nothing,
     /// Something is compiled, but it cannot be instrumented for this reason.
     Cannot(String),
@@ -108,7 +111,7 @@ pub struct Source {
 }
 
 impl Line {
-    /// Reads a command line. Fails if a response file cannot be read here.
+    /// Reads a command line. Fails if a response file cannot be read, or if only clang can read it.
     pub fn read(words: &[OsString]) -> io::Result<Self> {
         let mut all = Vec::new();
         expand(words, &mut all, 0)?;
@@ -139,7 +142,7 @@ impl Line {
         matches!(self.plan(), Plan::Cannot(_) | Plan::Compile(_))
     }
 
-    /// The names of the source files, for a message.
+    /// Returns the names of the source files, for a message.
     pub fn sources(&self) -> String {
         let files = self.words.iter().filter(|word| word.kind == Kind::Source);
         let names: Vec<_> = files.map(|word| word.text.to_string_lossy()).collect();
@@ -154,7 +157,7 @@ impl Line {
         self.words.iter().filter_map(|word| word.value_of(name)).next_back()
     }
 
-    /// Decides without looking at the files on disk.
+    /// Decides how the command line is handled, without looking at the files on disk.
     pub fn plan(&self) -> Plan {
         let sources = self.words.iter().filter(|word| word.kind == Kind::Source).count();
         if sources == 0 || COMPILES_NOTHING.iter().any(|name| self.has(name)) {
@@ -185,9 +188,9 @@ impl Line {
         Plan::Compile(Steps { sources: sources.collect(), links })
     }
 
-    /// Returns another plan if the files on disk require one. Clang reports a missing input. An
-    /// input that is not a regular file is left to clang: two steps would read a pipe twice or
-    /// replace a device.
+    /// Returns another plan if the files on disk require one. A missing input is left to clang,
+    /// which reports it. The whole command is also left to clang if an input or the output is not a
+    /// regular file: two steps would read a pipe twice or replace a device.
     pub fn stopped_by_files(&self, steps: &Steps) -> Option<Plan> {
         let is_other = |path: &Path| std::fs::metadata(path).is_ok_and(|about| !about.is_file());
         let is_missing = |word: &&Word| std::fs::metadata(&word.text).is_err();
@@ -213,7 +216,7 @@ impl Line {
         !self.has("-c") && !self.has("--compile")
     }
 
-    /// The reason why the command line or an environment variable does not allow two steps.
+    /// Returns the reason why the command line or an environment variable does not allow two steps.
     fn obstacle(&self) -> Option<String> {
         for (beginning, why) in CANNOT {
             let whole = beginning.len() == 2 || *beginning == "-MJ" || *beginning == "-arch";
@@ -263,15 +266,16 @@ impl Line {
         Some(why.to_owned())
     }
 
-    /// The arguments of the first step, which compiles a source to the text of LLVM IR on standard
-    /// output.
+    /// Returns the arguments of the first step, which compiles a source to the text of LLVM IR on
+    /// standard output.
     pub fn first(&self, source: &Source, links: bool) -> Vec<OsString> {
         let mut words = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
             let other = word.kind != Kind::Option && at != source.at;
             let ours = ["-c", "--compile", "--"].iter().any(|name| word.is(name));
             let output = word.value_of("-o").is_some();
-            // After `--`, the name of a file may begin with a dash.
+            // After `--`, the name of a file may begin with a dash. `--` is not passed on, so `./`
+            // is put before the name.
             if word.kind != Kind::Option && at == source.at {
                 let dashed = word.text.as_bytes().starts_with(b"-");
                 words.push(if dashed {
@@ -294,7 +298,7 @@ impl Line {
             }
         }
         if links {
-            // Clang would warn about options for the linker.
+            // Without this option, clang would warn about options for the linker.
             words.push("-Qunused-arguments".into());
         }
         words.extend(["-S", "-emit-llvm", "-o", "-"].map(OsString::from));
@@ -322,13 +326,14 @@ impl Line {
                 None => word.push(&mut words),
             }
         }
-        // Clang would warn about options that are used only for compiling.
+        // Without this option, clang would warn about options that are used only for compiling.
         words.push("-Qunused-arguments".into());
         words
     }
 }
 
-/// The language that `-x` named determines the kind, or else the file's name.
+/// Returns the kind of a file. It is determined by the language that `-x` named, or else by the
+/// file's name.
 fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     if let Some(language) = language.and_then(OsStr::to_str) {
         return match language {
@@ -359,8 +364,8 @@ fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result
             Some(_) if depth > 20 => return Err(io::Error::other("response files without an end")),
             Some(file) => {
                 let text = std::fs::read(file)?;
-                // Only clang reads response files with a byte order mark or with a backslash at the
-                // end.
+                // A response file that begins with a byte order mark or ends with a backslash is
+                // left to clang.
                 let odd = [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"];
                 if odd.iter().any(|mark| text.starts_with(mark)) || text.ends_with(b"\\") {
                     return Err(io::Error::other("a response file that only clang reads"));
@@ -410,7 +415,8 @@ mod tests {
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
-    /// The plan as text: `nothing`, a reason, or the objects (`link` if they are linked).
+    /// Returns the plan as text: `nothing`, the first four words of a reason, or the objects
+    /// (`link` if they are linked).
     fn judged(words: &str) -> String {
         match line(words).plan() {
             Plan::Nothing => "nothing".to_owned(),

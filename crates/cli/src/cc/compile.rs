@@ -15,11 +15,12 @@ use crate::terminal::say;
 
 pub enum Done {
     Ended(ExitCode),
-    /// The file cannot be compiled in two steps.
+    /// A source file cannot be compiled in two steps.
     Untouched,
 }
 
-/// As with clang, the other files are compiled even if one file has an error.
+/// Compiles all source files, and links the objects if the command line asks for it. As with clang,
+/// the other files are compiled even if one file has an error.
 pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure> {
     let selection = Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     let folder = if steps.links { Some(Temporary::new()?) } else { None };
@@ -29,8 +30,8 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
     for (number, source) in steps.sources.iter().enumerate() {
         let object = match (&source.object, &folder) {
             (Some(object), _) => object.clone(),
-            // The name contains the name of the source, because the linker shows it in messages
-            // about undefined symbols.
+            // The object's name contains the name of the source, because the linker shows the
+            // object's name in messages about undefined symbols.
             (None, folder) => {
                 let stem = source.path.file_stem().unwrap_or_default().to_string_lossy();
                 let folder = folder.as_ref().map_or(Path::new("."), |folder| folder.path());
@@ -48,7 +49,7 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
         }
         objects.push(object);
     }
-    // `messages` come from clang, in clang's own colours, so they are not escaped.
+    // `messages` come from clang and may be coloured, so their control characters are not escaped.
     let _ = std::io::stderr().write_all(&messages);
     if let Some(status) = error {
         return Ok(Done::Ended(passed_on(status)));
@@ -64,7 +65,8 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
 enum Object {
     Made(Vec<u8>),
     Error(Ended),
-    /// The second step fails or prints a new message even without instrumentation.
+    /// Even with IR that is not instrumented, the second step fails or prints a message that the
+    /// first step did not print.
     Untouched,
 }
 
@@ -134,7 +136,7 @@ fn colours() -> impl Iterator<Item = &'static str> {
     (able && std::io::stderr().is_terminal()).then_some("-fcolor-diagnostics").into_iter()
 }
 
-/// Clang also removes the object after a failure. A file that is not regular is kept.
+/// Removes the object after a failure, as clang does. A file that is not regular is kept.
 fn remove(object: &Path) {
     if std::fs::metadata(object).is_ok_and(|about| about.is_file()) {
         let _ = std::fs::remove_file(object);

@@ -1,5 +1,5 @@
 //! Lists the options of clang that are known, grouped by how they affect compiling in two steps. A
-//! command line with an option that is in none of these lists is passed on to clang unchanged.
+//! command line with any other option (or one in [`UNKNOWN`]) is passed on to clang unchanged.
 
 /// Options whose value is the next word.
 pub const WITH_VALUE: &[&str] = &[
@@ -156,7 +156,7 @@ pub const VARIABLES: &[&str] = &[
     "SUNPRO_DEPENDENCIES",
 ];
 
-/// Beginnings of known options that are passed only to the first step. With them, the second step
+/// Beginnings of known options that are not passed to the second step. With them, the second step
 /// would write a file again or load a plugin again, or it would have no use for them.
 pub const FIRST_ONLY: &[&str] = &[
     "-D",

@@ -17,7 +17,7 @@ struct Known {
     name: &'static str,
     is_number: bool,
     in_projects: bool,
-    /// Whether a text is allowed; not used for numbers.
+    /// Tests whether a text is allowed as this key's value. Not used for keys with numbers.
     is_right: fn(&str) -> bool,
     expected: &'static str,
 }
@@ -64,7 +64,8 @@ impl std::fmt::Display for Value {
 /// The settings of a file, each with the number of its line.
 pub type Settings = Vec<(usize, Key, Value)>;
 
-/// An error is a line's number and what is wrong in that line.
+/// Parses the settings of a file. An error consists of the number of a line and a text that says
+/// what is wrong in it.
 pub fn settings(text: &str, of_project: bool) -> Result<Settings, (usize, String)> {
     let mut found = Settings::new();
     for (number, line) in (1..).zip(text.lines()) {

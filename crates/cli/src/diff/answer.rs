@@ -36,7 +36,7 @@ pub fn signed_time(ns: f64) -> String {
 }
 
 /// Formats the size of a change, with its interval: `12.3 % [11.0, 13.9]`. An end of the interval
-/// has a minus sign if it has the opposite direction.
+/// has a minus sign if its direction is opposite to that of the change.
 pub fn amount(change: &Change) -> String {
     let faster = change.by < 0.0;
     let end = |part: f64| match (part < 0.0) == faster || part == 0.0 {
@@ -53,8 +53,9 @@ pub fn amount(change: &Change) -> String {
 pub enum About {
     /// The time that calls take. B is called *faster* or *slower*.
     Time,
-    /// An amount that is used or counted. B is called *less* or *more*. With more threads, a
-    /// program can be faster and use more processor time.
+    /// An amount that is used or counted. B is called *less* or *more*. The words are different
+    /// from those for a time, because a program with more threads can be faster and yet use more
+    /// processor time.
     Amount,
 }
 
@@ -114,7 +115,7 @@ pub fn trimmed(part: f64) -> String {
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the word for a verdict in JSON, in CSV and in the data of the page.
+/// Returns the word for a verdict in JSON, in CSV and in the data of the HTML page.
 pub fn word(of: &Verdict, about: About) -> &'static str {
     match of {
         Verdict::Differs(change) => direction(change, about),
@@ -141,7 +142,8 @@ pub fn why_untested(diff: &Diff) -> String {
     }
 }
 
-/// Returns the one sentence that says whether B is faster or slower.
+/// Returns the one sentence that says whether B is faster or slower than A as a whole. If anything
+/// was tested, the sentence also names rows that differ.
 pub fn sentence(diff: &Diff, names: &[String]) -> String {
     let whole = &diff.whole;
     match &whole.verdict {
@@ -186,7 +188,8 @@ pub fn sentence(diff: &Diff, names: &[String]) -> String {
     }
 }
 
-/// Returns the rows that differ. The rows that add most to the difference of the whole come first.
+/// Returns the rows that are faster or slower in B, and those that only A or only B has. The rows
+/// that add most to the difference of the whole come first.
 fn differing(diff: &Diff) -> Vec<usize> {
     let weight = |row: &DiffRow| row.part.map_or(0.0, |part| part.ns.abs());
     let is = |row: &DiffRow| {
@@ -210,8 +213,8 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     let all = differing(diff);
     let rows: Vec<usize> = all.iter().filter(along).copied().collect();
     // Only rows with a tested change are counted here, because a new or gone row is neither slower
-    // nor faster. The time that a row adds to the whole cannot be used instead: a row that is
-    // slower per call adds less time if it has fewer calls.
+    // nor faster. The time that a row adds to the whole does not tell this: a row that is slower
+    // per call adds less time if it has fewer calls.
     let against = all.iter().filter(|row| changed(**row) == Some(!faster)).count();
     let but = match against {
         0 => String::new(),
@@ -242,7 +245,7 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     }
 }
 
-/// Appends the rows that differ to `text`, which is about the whole.
+/// Appends what differs in the rows to `text`, which is the verdict about the whole program.
 fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     let rows = differing(diff);
     let some = rows
@@ -260,7 +263,8 @@ fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     }
 }
 
-/// Returns how a row of A or B corresponds to rows of the other side: `renamed from x`.
+/// Returns how a row of A or B corresponds to rows of the other side: `renamed from x`. The text is
+/// empty if the row is the same, new or gone.
 pub fn relation(
     row: &DiffRow,
     name: impl Fn(&analysis::diff::recorded::Identity) -> String,
@@ -285,8 +289,8 @@ pub fn relation(
     }
 }
 
-/// Returns how a counter or metric of a row differs between A and B:
-/// `page-faults 3 → 515 per call (exact)`. Returns `None` if it does not differ.
+/// Returns how a counter or metric of a row differs between A and B, as in `page-faults 3 → 515 per
+/// call (exact)`. Returns `None` if no difference was found.
 pub fn reading(of: &analysis::diff::counters::ReadingDiff) -> Option<String> {
     let number = crate::view::units::number;
     match of.reading {

@@ -14,12 +14,12 @@ use super::answer::{About, reading, relation, signed_time, verdict, word};
 use crate::view::sampled;
 use crate::view::table::{Column, Table, Value};
 
-/// The titles of the columns of the two sides.
+/// The titles of the columns for A and for B.
 pub const BASE: &str = "A (base)";
 pub const NEW: &str = "B (new)";
 /// The title of the column with the verdicts.
 pub const VERDICT: &str = "B is";
-/// The title of the column with the time that a row adds to a run.
+/// The title of the column that shows by how much a row's time in a whole run differs.
 pub const IN_RUN: &str = "in a run";
 
 /// Returns the name of a row of one run.
@@ -81,8 +81,8 @@ pub fn in_words(diff: &Diff, compared: &[Compared], of: &Verdict) -> String {
     format!("× {:.3}, not tested", change + 1.0)
 }
 
-/// Builds the table. Rows that differ come first, and rows that only one side has come last. Within
-/// these groups, the rows that add most to the difference of the whole come first.
+/// Builds the table. Rows that differ come first, and rows of only one side come last. Within these
+/// groups, the rows that add most to the difference of the whole come first.
 pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     let rows = &diff.rows;
     let mut columns = Vec::new();
@@ -124,7 +124,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         };
         rows.iter().zip(cells).map(count).collect::<Vec<_>>()
     };
-    // People get one column of calls if both sides have the same exact numbers.
+    // Tables for people have one column of calls if the numbers of A and B are exact and equal.
     let calls = sides(&|side| Some(side.calls));
     let different = rows.iter().any(|row| row.calls_differ) || [0, 1].into_iter().any(is_about);
     let [calls_a, calls_b] = calls;
@@ -234,7 +234,7 @@ fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
 }
 
 /// Adds columns for counters, only in formats for programs: a text about the counters that differ,
-/// and the numbers of each counter. People get the text below the table.
+/// and the numbers of each counter. For people, `diff` prints this text below the table.
 fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
     let mut known: Vec<&str> = Vec::new();
     for one in diff.rows.iter().flat_map(|row| &row.readings) {

@@ -26,9 +26,9 @@ enum Of {
     Counter(String),
 }
 
-/// The result of a `--fail-if` rule: one sentence for the whole program and for each row for which
-/// the rule holds. If there are none, the rule did not hold, and the program does not fail because
-/// of it.
+/// The result of a `--fail-if` rule. `rows` has a sentence for the whole program, if the rule holds
+/// for it, and one for each row for which the rule holds. Without a sentence, the rule does not
+/// make `diff` fail.
 pub struct Failed {
     pub rule: String,
     pub rows: Vec<String>,
@@ -66,8 +66,8 @@ impl Gate {
     }
 }
 
-/// Returns the largest lower end of an interval, if it is above `limit`. The estimate of a change
-/// is not enough, because the true change may be smaller.
+/// Returns the largest lower end of the changes' confidence intervals, if it is above `limit`. The
+/// estimate of a change is not enough, because the true change may be smaller.
 fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
     let low = |one: &Compared| one.interval.map(|[low, _]| low);
     compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
@@ -173,7 +173,7 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
 
 /// A change that `diff --history` found.
 pub struct Later<'a> {
-    /// The row that changed; `None` for the whole.
+    /// The row that changed; `None` for the whole program.
     pub of: Option<&'a Identity>,
     /// The lower end of the change's interval.
     pub low: f64,

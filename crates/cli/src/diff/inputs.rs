@@ -24,8 +24,8 @@ use crate::view::units::plural;
 pub struct Run {
     pub path: PathBuf,
     pub manifest: Manifest,
-    /// The rows of a run in a dataset. They are read when the run is found, because all runs of a
-    /// dataset are read together.
+    /// The rows of a run in a dataset; `None` for a run that is a profile. They are read when the
+    /// run is found, because all runs of a dataset are read together.
     of_dataset: Option<Recorded>,
 }
 
@@ -35,7 +35,7 @@ impl Run {
         Ok(Self { path: path.to_owned(), manifest, of_dataset: None })
     }
 
-    /// Returns the dataset that the run belongs to.
+    /// Returns the dataset that the run belongs to; `None` for a run that is a profile.
     pub fn dataset(&self) -> Option<&Path> {
         self.of_dataset.as_ref().and(self.path.parent())
     }
@@ -99,12 +99,12 @@ impl Inputs {
     }
 }
 
-/// The smallest allowed threshold for datasets. A dataset's quantiles are known within 1/128. The
-/// errors of A and B can add up.
+/// The smallest allowed threshold for datasets. The quantiles in a dataset have a relative error of
+/// up to 1/128. The errors of A and B can add up.
 const LEAST_THRESHOLD: f64 = 2.0 / 128.0;
 
-/// Reads the runs of datasets, which are taken as repeats. Only ranks that all runs have are
-/// compared.
+/// Reads the runs of datasets. The runs of each side are taken as repeats of one another. Only
+/// ranks that all runs have are compared.
 fn of_datasets(
     args: &Args,
     sides: [&[PathBuf]; 2],
@@ -279,7 +279,8 @@ fn pairs(runs: &[Vec<Run>; 2], given: bool) -> Result<Vec<(usize, usize)>, Failu
     let pair = |(n, place): (usize, &(String, u32))| {
         Some((n, in_b.iter().position(|other| other == place)?))
     };
-    // If a run has no partner, somebody may have picked runs from a series, so no pair is used.
+    // A run without a partner can mean that somebody picked runs from a series. Tests of picked
+    // runs could mislead, so no pair is used.
     let found: Vec<(usize, usize)> = in_a.iter().enumerate().filter_map(pair).collect();
     Ok(if found.len() == a.len() && found.len() == b.len() { found } else { Vec::new() })
 }

@@ -41,7 +41,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         filter: view.args.filter.as_deref(),
         threshold: view.args.threshold,
         pairs: diff.pairs,
-        // Null if the differences were tested.
+        // This member is null if the differences were tested.
         untested: diff.untested.map(|why| match why {
             Untested::NotPaired => "not_paired",
             Untested::TooFew(_) => "too_few_pairs",
@@ -173,7 +173,8 @@ fn side_out(of: Side) -> impl Serialize {
 }
 
 fn reading(of: &ReadingDiff) -> impl Serialize {
-    // Sums can have more than 53 bits, so they are written as strings.
+    // Sums can have more than 53 bits, which some JSON parsers would round, so they are written as
+    // strings.
     let (result, sums, calls) = match of.reading {
         Known::Equal => ("equal", None, None),
         Known::Fact { sums, calls } => ("fact", Some(sums.map(|n| n.to_string())), Some(calls)),

@@ -47,8 +47,9 @@ pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
     write_page(path, of)
 }
 
-/// Returns a name for the page's title: the program of the first run of A, or `A → B` if the
-/// program of B has another name. Runs of a dataset have the name of the dataset.
+/// Returns a name for the page's title: the program of the first run of A. If the first run of B is
+/// of another program, the title has both names, with an arrow between them. Runs of a dataset have
+/// the name of the dataset.
 fn program(runs: &[Vec<Run>; 2]) -> String {
     let name = |run: &Run| {
         let name = run.manifest.command.first().and_then(|path| path.rsplit('/').next());
@@ -62,8 +63,8 @@ fn program(runs: &[Vec<Run>; 2]) -> String {
     }
 }
 
-/// Returns the change in a row's verdict, or else the change of the statistic that tables for
-/// people show.
+/// Returns the change that a row's verdict states. If the verdict states none, returns the change
+/// of the statistic that the text output shows.
 fn change(compared: &[Compared], verdict: &Verdict) -> Option<Estimate> {
     match verdict.change() {
         Some(change) => Some(Estimate { value: change.by, ends: Some(change.interval) }),
@@ -75,8 +76,8 @@ fn estimate(part: Part) -> Estimate {
     Estimate { value: part.ns, ends: part.interval }
 }
 
-/// Formats a change with its interval: `+5.1 % [+4.0 %, +6.2 %]`. The text is empty if the change
-/// is not a finite number.
+/// Formats a change, with its interval if it has one: `+5.1 % [+4.0 %, +6.2 %]`. The text is empty
+/// if the change is not a finite number.
 fn change_in_words(of: &Estimate) -> String {
     with_interval(of, signed)
 }

@@ -16,7 +16,7 @@ use crate::view::text::table;
 use crate::view::units::{grouped, plural, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// At most this many rows with different counters are named.
+/// The line about counters describes at most this many of the rows whose counters differ.
 const COUNTERS: usize = 8;
 /// On a shared machine, a run with less time in calls may have no undisturbed call.
 const SHORT_NS: f64 = 1e9;
@@ -122,8 +122,8 @@ fn side(runs: &[Run]) -> String {
     format!("{runs} of {command}{labels}")
 }
 
-/// Formats the time by which a run of B is longer because of a row, with its interval:
-/// `+2.3 ms [+1.2 ms, +3.4 ms]`.
+/// Formats the time that a row of the table adds to a run of B compared with A, with its interval
+/// if it has one: `+2.3 ms [+1.2 ms, +3.4 ms]`.
 pub fn part(of: &Part) -> String {
     let range = match of.interval {
         Some([low, high]) => format!(" [{}, {}]", signed_time(low), signed_time(high)),
@@ -132,7 +132,8 @@ pub fn part(of: &Part) -> String {
     format!("{}{range}", signed_time(of.ns))
 }
 
-/// Returns the rows in which counters differ, each with a text about every such counter.
+/// Returns the names of the rows in which counters differ, each with one text for each counter that
+/// differs.
 pub fn counters(view: &View<'_>) -> impl Iterator<Item = (String, Vec<String>)> {
     view.diff.rows.iter().zip(view.names).filter_map(|(row, name)| {
         let all: Vec<String> = row.readings.iter().filter_map(reading).collect();

@@ -1,8 +1,9 @@
-//! Measures the resolution of measurements on this machine: the steps of the clock, and the values
-//! that the recorder reads around an empty call.
+//! Measures the resolution of measurements on this machine: the steps of the clock, and the
+//! duration and counter values that the recorder would measure for an empty call.
 //!
 //! The clock and the counters are read by the code that reads them in profiled programs, in the
-//! same order. The instructions that find the calling thread and write a record are missing here.
+//! same order. A profiled program also finds the calling thread and writes a record, which the code
+//! here does not do.
 
 use std::hint::black_box;
 use std::thread;
@@ -26,7 +27,7 @@ const COLD: usize = 100;
 /// The clock is compared with `CLOCK_MONOTONIC` for this long.
 const COMPARED: Duration = Duration::from_millis(5);
 
-/// The member `resolution` in `counterpoint.doctor/1`.
+/// The member `resolution` of the JSON document that `doctor` writes.
 #[derive(Serialize)]
 pub struct Resolution {
     clock: &'static str,
@@ -34,7 +35,8 @@ pub struct Resolution {
     empty_call: Empty,
 }
 
-/// The steps of the clock; null if it did not advance.
+/// The steps of the clock, in ns. Both fields are null if the clock did not advance while its steps
+/// were measured.
 #[derive(Serialize)]
 struct Steps {
     smallest: Option<f64>,
@@ -56,7 +58,7 @@ struct OfCounter {
     values: Quantiles,
 }
 
-/// Statistics of the values of one quantity that empty brackets read.
+/// Statistics of one quantity (a duration or a counter) over all empty brackets.
 #[derive(Clone, Copy, Serialize)]
 struct Quantiles {
     p10: f64,
@@ -88,8 +90,9 @@ impl Quantiles {
     }
 }
 
-/// Measures the clock and `counters`. If the counters cannot be opened together, they are left out.
-/// Returns `None` if too few values were measured.
+/// Measures the clock and those of `counters` that count the events of a thread. If the counters
+/// cannot be opened together, they are left out. Returns `None` if fewer than two durations were
+/// measured.
 pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let kind = ClockKind::choose(&machine.read_trimmed(source).unwrap_or_default());
@@ -109,7 +112,7 @@ pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let mut values = vec![Vec::with_capacity(CALLS); plan.counters().len()];
     for call in 0..CALLS + COLD {
         if counting {
-            // The result is ignored, because a failed call marks the readings as failed.
+            // The result is ignored, because `read` marks readings that failed.
             let _ = opened.read(&mut before);
         }
         let start = kind.begin();

@@ -1,4 +1,4 @@
-//! Writes the findings as JSON, which `docs/schema.md` describes.
+//! Writes the output of `counterpoint explain` as JSON. `docs/schema.md` describes the document.
 
 use std::io::{self, Write};
 
@@ -54,8 +54,8 @@ enum EffectOut<'a> {
         spearman: f64,
         first_tenth_ns: f64,
         last_tenth_ns: f64,
-        /// The calls, in order of time, are divided into tenths. This is the number of the slowest
-        /// tenth, counted from 1.
+        /// The calls are sorted by start and divided into tenths. This is the number (from 1) of
+        /// the tenth with the largest median duration.
         slowest_tenth: usize,
         slowest_tenth_ns: f64,
     },
@@ -68,7 +68,8 @@ struct LevelOut {
     nonzero_share: f64,
 }
 
-/// A class of a variable's values. The class of rare values is null.
+/// A class of a variable's values, such as one CPU or a range of workgroups. In the JSON, null
+/// stands for the class of all rare values.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ClassOut<'a> {
@@ -94,12 +95,12 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         schema: SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
         asked: object! {
-            // Null if the user named no op.
+            // This member is null if the user named no op.
             op: view.glob,
             probe_subtracted: !view.raw && !view.summary.raw,
         },
         ops: view.ops.iter().map(|one| op_out(profile, one)).collect::<Vec<_>>(),
-        // Empty if the user named an op.
+        // This list is empty if the user named an op.
         rules: view.rules.iter().map(rule).collect::<Vec<_>>(),
         losses: losses_out(&view.summary.losses),
     };
@@ -124,7 +125,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
         }
     };
     object! {
-        // Several keys if rows differ only in their arguments.
+        // The rows of an op differ only in their arguments.
         rows: explained.keys.iter().map(|key| key_out(profile, *key)).collect::<Vec<_>>(),
         calls: explained.calls,
         used_calls: explained.used,
@@ -135,7 +136,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
             median_ns: answer.slow.median,
             mean_ns: answer.slow.mean,
         },
-        // Why there are no findings.
+        // The reason why the variables were not analysed; null if they were.
         silent: answer.silent.map(|silent| match silent {
             Silent::TooFew => "too_few",
             Silent::Even => "even",

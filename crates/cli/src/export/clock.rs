@@ -19,7 +19,7 @@ pub enum ExportClock {
     Utc,
 }
 
-/// The columns that contain points in time. The second name is for UTC.
+/// The columns that contain points in time, with their names for the monotonic clock and for UTC.
 const COLUMNS: [(&str, &str); 2] = [("start_ns", "start_unix_ns"), ("time_ns", "time_unix_ns")];
 
 fn in_utc(name: &str) -> Option<&'static str> {
@@ -42,6 +42,7 @@ impl ExportClock {
     /// Converts the points in time of rows to this clock.
     ///
     /// # Errors
+    /// Returns an error if Arrow rejects the converted columns.
     pub fn convert(
         self,
         batch: RecordBatch,

@@ -1,5 +1,6 @@
-//! How much of each exported value is due to the recorder. The exported durations and counters are
-//! not compensated. docs/account.md describes how to subtract the recorder's part.
+//! Computes how much the recorder adds to the duration and to each counter of a call. The exported
+//! durations and counters still contain this overhead; docs/account.md describes how to subtract
+//! it.
 
 use analysis::{Bracket, Estimate, PartOfTime, call_sets};
 use model::metric::Bound;
@@ -23,8 +24,8 @@ impl BracketOut {
     }
 }
 
-/// Returns one entry for each set of counters of each process for which the recorder was
-/// calibrated.
+/// Returns one entry for each combination of a process and a set of counters for which empty calls
+/// were measured.
 pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     let sets = call_sets(profile).into_iter().map(|set| {
         let counters = profile.manifest.counters.iter().zip(&set.empty.counters);
@@ -47,9 +48,10 @@ pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     sets.collect()
 }
 
-/// Returns a correction for each metric that is a part of the time. The correction subtracts the
-/// values of an empty call before it computes the metric. Otherwise, the processor time of a call
-/// of 25 ns would be 45 times its duration.
+/// Returns a correction for each metric that is the time of a thread's clock, divided by the
+/// duration. Returns `None` for every other metric. The correction subtracts the values of an empty
+/// call before it computes the metric. Without the correction, the processor time of a 25 ns call
+/// would seem to be 45 times its duration, because the clock also counts the recorder's work.
 pub fn corrections<'a>(profile: &Profile, metrics: &[Bound]) -> Vec<Option<Correction<'a>>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = PartOfTime::of_all(profile, metrics, workers);

@@ -11,7 +11,7 @@ use arrow_schema::{Field, Schema};
 use profile::batch::unknown_op;
 use profile::{CountedCalls, Profile};
 
-/// Returns the rows, sorted by process, thread and export.
+/// Returns the rows, sorted by process, thread and export (number of the function or op).
 pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> {
     let mut who: [UInt32Builder; 4] = Default::default();
     let (mut op_id, mut export) = (UInt32Builder::new(), UInt32Builder::new());
@@ -68,8 +68,8 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
         .map_err(io::Error::other)
 }
 
-/// Returns the smallest and the largest likely number of calls. Both are the number itself if the
-/// calls were counted, and `None` if the estimate has no interval.
+/// Returns the ends of the interval for the number of calls. If all calls were counted, both ends
+/// are the exact number. If the number is an estimate without an interval, both are `None`.
 fn within(counted: &CountedCalls) -> [Option<u64>; 2] {
     match analysis::sampled::calls_of(counted) {
         None => [Some(counted.calls); 2],

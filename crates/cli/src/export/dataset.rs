@@ -47,7 +47,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::new(format!("make directory {}: {e}", dir.display())))?;
     let done = add(args, dir);
     if done.is_err() && is_new {
-        // Removes only an empty directory.
+        // This removes the directory only if it is empty.
         let _ = fs::remove_dir(dir);
     }
     done
@@ -60,8 +60,8 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     }
     let given = args.ranks.given();
     let known = first.known_ranks();
-    // If the profile has no ranks, the option `--rank` or the label `rank` names its rank. A
-    // profile can have a rank even if no process was recorded.
+    // If the profile has no ranks, the option `--rank` or the label `rank` names its rank. The
+    // manifest of a profile can state a rank even if no process was recorded.
     let is_of =
         |rank: &&u32| first.processes.is_empty() && given.is_none_or(|given| given == **rank);
     let of_nothing = known.iter().find(is_of).copied();
@@ -125,7 +125,8 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         writeln!(out, "{}: rank {rank} of run {run} {done}", dir.display())?;
     }
     if args.dataset.goes_on {
-        // `run` reads this number to estimate the size of the next file of calls.
+        // `counterpoint run` reads this number to estimate how large the next export's files of
+        // calls will be.
         writeln!(out, "{bytes}")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -133,15 +134,16 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
 
 /// Whether the recording is still going on, as far as this process can find out.
 fn goes_on(profile: &Profile) -> bool {
-    // Nothing marks the end of a recording that `counterpoint env` prepared.
+    // Nothing marks the end of a recording that `counterpoint env` prepared, so such a recording
+    // goes on only while one of its processes is alive.
     let is_watched = profile.manifest.origin != Origin::Env;
     let is_alive = profile.processes.iter().any(|process| process.alive);
     is_alive || (is_watched && !is_over(&profile.manifest))
 }
 
-/// Returns the name that the launcher (such as Slurm) gave the job when it was recorded. The
-/// environment of this command is not used: a recording that is added from two places would have
-/// two names in the dataset.
+/// Returns the job's name, which the launcher (such as Slurm) chose and the recorder stored in the
+/// profile. This command's environment is not used, because a recording that is added from two
+/// different jobs would then have two names in the dataset.
 fn job_name(profile: &Profile) -> Option<String> {
     let mut of_processes = profile.processes.iter().filter_map(|process| process.job_name.clone());
     of_processes.next().or_else(|| profile.manifest.job_name.clone())
@@ -154,7 +156,8 @@ fn label(profile: &Profile, name: &str) -> Option<String> {
     })
 }
 
-/// Returns the manifest of the part of a merged profile that the first process comes from.
+/// Returns the manifest of the original profile that the first process of a merged profile comes
+/// from. Returns `None` if the profile is not merged or the manifest cannot be read.
 fn member_manifest(profile: &Profile) -> Option<Manifest> {
     let member = profile.processes.first()?.member;
     profile.members.get(member)?;
@@ -162,7 +165,8 @@ fn member_manifest(profile: &Profile) -> Option<Manifest> {
     Manifest::read_in(&all.dir((member + 1).to_string()).ok()?).ok()
 }
 
-/// Returns the id of the profile, which it keeps when it is merged.
+/// Returns the id of the profile or, if the profile is merged, of the original profile that its
+/// first process comes from.
 fn part_of(profile: &Profile) -> String {
     let id = member_manifest(profile).map(|manifest| manifest.id);
     let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| profile.manifest.id.clone());

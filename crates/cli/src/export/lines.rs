@@ -1,16 +1,18 @@
 //! Writes rows as lines of text: as CSV, or as the rows of a JSON document.
 //!
 //! Arrow's own writers are not used. They depend on Arrow's sorting and on its casts between all
-//! types, which took a third of the time of a release build. An export has only six types of
-//! columns. Each text of a dictionary is quoted once per batch and not once per row.
+//! types. Compiling these took a third of the time of a release build. An export has only six types
+//! of columns, so this module can be short. Each text of a dictionary is quoted once per batch and
+//! not once per row.
 //!
 //! A `double` is the shortest decimal number that reads back as the same value (`1.0`, `2.5e-7`).
 //! Texts follow RFC 4180 in CSV and RFC 8259 in JSON. A missing value is an empty field in CSV and
 //! `null` in JSON. A number that is not finite is `NaN`, `inf` or `-inf` in CSV, and `null` in
 //! JSON, which has no such numbers.
 //!
-//! A profile stores each text once, but each row repeats it. So the total size of long texts is
-//! limited ([`Texts`]). Otherwise a small profile could become an extremely large export.
+//! A profile stores each text once, but an export repeats the text in each row. So the total size
+//! of long texts is limited ([`Texts`]). Otherwise a small profile could become an extremely large
+//! export.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -27,11 +29,12 @@ use crate::view::csv::field;
 
 /// A text with more bytes than this counts as long.
 pub const LONG: usize = 256;
-/// The limit on long texts in bytes.
+/// The limit on the total size of the long texts of an export, in bytes.
 pub const MOST_OF_LONG: u64 = 64 << 20;
 
-/// The bytes of long texts that may still be written. If a batch needs more, its long texts and
-/// those of later batches are cut to [`LONG`] bytes and `…`.
+/// Limits the long texts of an export. `left` is the number of their bytes that may still be
+/// written. If a batch needs more, its long texts and those of later batches are cut to [`LONG`]
+/// bytes and `…`.
 #[derive(Debug)]
 pub struct Texts {
     left: u64,
@@ -45,7 +48,8 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Returns the greatest length that the texts of the batch may have.
+    /// Returns the greatest length in bytes that the texts of the batch may have, and updates
+    /// `left`.
     fn longest(&mut self, batch: &RecordBatch) -> usize {
         let wanted: u64 = batch.columns().iter().map(bytes_of_long).sum();
         if wanted <= self.left {
@@ -58,7 +62,8 @@ impl Texts {
     }
 }
 
-/// Returns the bytes of all long texts. Each row counts, although a dictionary stores a text once.
+/// Returns the total size in bytes of the long texts in a column. A text counts once for each row
+/// that has it, although the dictionary stores it only once.
 fn bytes_of_long(column: &ArrayRef) -> u64 {
     let Some(dictionary) = column.as_dictionary_opt::<Int32Type>() else { return 0 };
     let Some(texts) = dictionary.values().as_string_opt::<i32>() else { return 0 };
@@ -105,8 +110,8 @@ pub fn csv(batch: &RecordBatch, texts: &mut Texts) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Formats each row as an object. `first` is written before the first object, and `separator`
-/// before every other object.
+/// Formats each row as an object. `first` is written before the batch's first object, and
+/// `separator` before its other objects.
 pub fn json(
     batch: &RecordBatch,
     first: &str,
@@ -240,8 +245,9 @@ mod tests {
         ])
     }
 
-    /// The expected text follows RFC 4180, section 2, rules 5 to 7. `field` of `view/print/csv.rs`
-    /// adds the apostrophe.
+    /// The expected text follows RFC 4180, section 2, rules 5 to 7. The function `field` of
+    /// `view/print/csv.rs` puts the apostrophe before a text that a spreadsheet would take for a
+    /// formula.
     #[test]
     fn rows_of_csv() {
         let batch = extremes();
@@ -303,7 +309,7 @@ mod tests {
         );
     }
 
-    /// The long text is in three rows of 300 bytes. A text of 256 bytes is not long.
+    /// Three rows have the long text, which is 300 bytes long. A text of 256 bytes is not long.
     #[test]
     fn long_texts_are_cut_when_there_are_too_many() {
         let (long, short) = ("é".repeat(150), "x".repeat(LONG));

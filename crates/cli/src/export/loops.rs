@@ -1,6 +1,6 @@
 //! Writes data of loops as Arrow record batches: the counts of each thread as they were recorded,
-//! and the records of loops that were instrumented with `--mode log`. `docs/loops.md` describes the
-//! columns.
+//! and the starts and ends of loops that were instrumented with `--mode log`. `docs/loops.md`
+//! describes the columns.
 
 use std::io;
 use std::sync::Arc;
@@ -91,7 +91,8 @@ impl Owner<'_> {
     }
 }
 
-/// Returns the trees, indexed by the registration of a module.
+/// Returns the tree of loops for each element of `loops.recorded.modules`. An element is one
+/// registration of a module; a module registers itself when it is loaded.
 fn trees<'a>(loops: &'a Loops<'_>) -> Vec<Option<&'a LoopTree>> {
     let mut trees = vec![None; loops.recorded.modules.len()];
     for tree in &loops.table.modules {
@@ -125,7 +126,8 @@ fn owners(batch: &mut Batch, loops: &Loops<'_>, owners: &[Owner<'_>]) {
 
 type Word = fn(&LoopRow) -> u64;
 
-/// Returns one row for each combination of a loop's id, a thread and a registration of a module.
+/// Returns the recorded rows. Each row belongs to one loop or function, one thread, and one
+/// registration (loading) of a module. Rows whose name does not match `filter` are left out.
 pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let mut found: Vec<(Owner<'_>, &LoopRow)> = Vec::new();
@@ -184,7 +186,8 @@ fn histogram(trips: &LoopTrips) -> Option<String> {
     histogram_cell(buckets.map(|(index, hits)| (bucket(index), u128::from(*hits))))
 }
 
-/// Returns the events as rows, in the order in which the profile contains them.
+/// Returns the events whose loop or function matches `filter` as rows, in the order in which the
+/// profile contains them.
 pub fn events(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let Recorded { modules, events, .. } = loops.recorded;

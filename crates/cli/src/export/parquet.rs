@@ -11,8 +11,8 @@ use ::parquet::file::properties::WriterProperties;
 use super::{Rows, io_error};
 use crate::view::head::ProfileHead;
 
-/// The number of rows that are compressed and indexed together. The writer keeps up to this many in
-/// memory.
+/// The number of rows that are compressed and indexed together. The writer keeps up to this many
+/// rows in memory.
 const GROUP_ROWS: usize = 262_144;
 
 pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<()> {

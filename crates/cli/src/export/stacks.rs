@@ -5,8 +5,9 @@
 //!  analysis::tree::stacks ─► frames with names ─► trace::stacks
 //! ```
 //!
-//! The frames of threads and processes have names with their ids. For pprof, the samples have
-//! labels instead: `pprof -diff_base` matches stacks by names, and the ids differ between runs.
+//! In folded and speedscope output, the names of frames for threads and processes contain their
+//! ids. In pprof output, labels of the samples contain the ids instead: `pprof -diff_base` matches
+//! stacks by names, and the ids differ between runs.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -37,7 +38,8 @@ pub enum Format {
     Speedscope,
 }
 
-/// Returns the format of the stacks; `None` if the format is one of rows.
+/// Returns the format of stacks that `--format` requests; `None` for a format whose files contain
+/// rows.
 pub fn format(format: ExportFormat) -> Option<Format> {
     match format {
         ExportFormat::Pprof => Some(Format::Pprof),
@@ -163,7 +165,8 @@ fn named(profile: &Profile, loops: &Loops<'_>, found: &Stacks, format: Format) -
     }
 }
 
-/// Returns the function that the node is about; `None` for other nodes.
+/// Returns the key of the function or op whose calls the node shows; `None` for a node that shows
+/// something else.
 fn key(stack: &Stack) -> Option<Key> {
     match stack.what {
         StackPart::Calls { key, .. } => Some(key),

@@ -1,8 +1,8 @@
 //! Turns the value of `IREE_HOOK_PERF_EVENT_TYPES` into a list of counters that work on this
 //! machine, and prints names of counters for this variable.
 //!
-//! The original hook ended the program at the first name that it did not know or could not open.
-//! Counterpoint leaves such a name out and prints a line about it on stderr.
+//! The original hook ended the program at the first name that it did not know, or whose counter it
+//! could not open. Counterpoint leaves such a name out and prints a line about it on stderr.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -17,17 +17,19 @@ use crate::naming::Naming;
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Chosen {
-    /// The list in the syntax of `-e`; `none` if no counter works.
+    /// The chosen counters in the syntax of `run -e`; `none` if no counter works.
     pub list: String,
-    /// What the user typed for each counter, in the order of recording.
+    /// A label for each chosen counter, in the order of recording: what the user typed or, for an
+    /// entry with several counters, the counter's name.
     pub labels: Vec<String>,
-    /// One sentence for each counter that was left out or changed.
+    /// One sentence for each entry that does not work, and one if the counters take turns.
     pub notes: Vec<String>,
 }
 
 struct Piece {
     text: String,
-    /// The name of each counter of the piece, and the label that is printed instead.
+    /// For each counter of this entry of the list: its name, and the label that is printed instead
+    /// of the name.
     labels: Vec<(String, String)>,
 }
 
@@ -76,8 +78,9 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
     chosen
 }
 
-/// If the counters cannot be counted at the same time, each piece becomes a separate group. If that
-/// fails too, the last piece is left out.
+/// Returns the counters of all pieces (entries of the list). If they cannot be counted at the same
+/// time, each piece becomes a separate group. If that fails too, the last piece is left out, and
+/// the others are tried in the same way.
 fn fit(
     resolver: &Resolver,
     machine: &Machine,
@@ -116,8 +119,8 @@ fn fit(
     Vec::new()
 }
 
-/// Resolves an entry of the list. A counter without modifiers counts in user mode, as in the
-/// original hook.
+/// Resolves an entry of the list. As in the original hook, a counter without modifiers counts in
+/// user mode, if user mode makes sense for the counter.
 fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), names::NameError> {
     let mut counters = resolver.resolve(entry)?;
     let mut text = entry.to_owned();
@@ -139,8 +142,8 @@ fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), name
 fn counts_everywhere(counter: &Counter) -> bool {
     const TYPE_SOFTWARE: u32 = 1;
     const TYPE_TRACEPOINT: u32 = 2;
-    /// context-switches, cpu-migrations and cgroup-switches: their count in user mode is 0. The
-    /// original hook printed this 0.
+    /// context-switches, cpu-migrations and cgroup-switches are counted in all modes, because their
+    /// count in user mode is 0. The original hook counted them in user mode and printed 0.
     const KERNELS_OWN: [u64; 3] = [3, 4, 11];
     let Source::Perf(attr) = &counter.source else { return false };
     let &PerfAttr { kind, config, exclude_user, exclude_kernel, exclude_hv, pinned, .. } = attr;

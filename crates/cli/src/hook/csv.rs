@@ -24,9 +24,11 @@ use crate::whole::WholeFile;
 /// A thread: the index of its process, and its index within the process.
 type ThreadKey = (usize, usize);
 
-/// Returns the files that [`write`] may write. This process can give up its right to write other
-/// files before it reads the names of threads. An existing file may be a link or a device, so
-/// existing files are in the list.
+/// Returns the files that [`write`] may write. This process needs the list before it reads the
+/// names of threads, because it first gives up the right to write elsewhere. The names of new files
+/// are not known at that time, so one path in the list stands for all new files in the directory.
+/// Each existing file is in the list, because it may be a device, or a link to a file in another
+/// directory.
 pub fn outputs(directory: &Path) -> Vec<PathBuf> {
     let is_of_hook = |name: &OsStr| {
         let name = name.as_bytes();
@@ -107,8 +109,9 @@ fn rows(
 
 type Ops = HashMap<u32, String>;
 
-/// Returns the begin of the thread's first recorded call (the first that ended). `analysis::stats`
-/// measures the skipped time from the same call.
+/// Returns the start, in ticks, of the thread's first recorded call (the call that ended first).
+/// The calls to skip are those that start less than `skip_ns` after this time, as in
+/// `analysis::stats`.
 fn first_begin(decoder: &mut PageDecoder<'_>, keys: &[PageKey]) -> Option<u64> {
     keys.iter().find_map(|key| decoder.decode(*key).start_ticks.first().copied())
 }
@@ -122,8 +125,10 @@ fn thread_of(profile: &Profile, (process, thread): ThreadKey) -> &profile::Threa
     &profile.processes[process].threads[thread]
 }
 
-/// Returns every thread with the name of its file. If names are equal, the kernel ids of the
-/// threads are appended. If that is not enough, the process is appended too.
+/// Returns every thread with the name of its file. If several threads would have the same file
+/// name, each of these names also contains the thread's kernel id. If a name is still not unique,
+/// it also contains the process id, the process's generation and the recorder's number of the
+/// thread.
 fn file_names(profile: &Profile) -> Vec<(ThreadKey, String)> {
     let processes = profile.processes.iter().enumerate();
     let threads: Vec<ThreadKey> = processes

@@ -69,8 +69,8 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     told
 }
 
-/// Returns a path for the profile, at which nothing exists yet. `hook report` removes the profile,
-/// so it remains there only if the program did not end normally.
+/// Returns a path for the profile, at which nothing exists yet. `hook report` removes the profile
+/// when the program ends normally, unless the report fails or forked processes are still recording.
 fn place(process: u32) -> PathBuf {
     let base = std::env::temp_dir();
     let name = |number: u32| match number {

@@ -1,5 +1,7 @@
-//! `hook report`: prints statistics of all threads when the process ends, and removes the profile.
-//! The original hook printed them when a thread ended.
+//! `hook report`: when the profiled process ends, prints statistics of all threads, and writes the
+//! CSV files if they were requested. Then removes the profile, unless one of these steps failed or
+//! a forked process is still recording. IREE's original hook printed a thread's statistics when the
+//! thread ended.
 
 use std::collections::HashSet;
 use std::fs;
@@ -42,7 +44,7 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
     if profile.manifest.origin != Origin::Hook {
         return Err(Failure::new(format!("{} was not made by a hook", directory.display())));
     }
-    // The output shows what the user typed.
+    // The output shows each counter's label (usually what the user typed) instead of its name.
     for (counter, label) in profile.manifest.counters.iter_mut().zip(&settings.labels) {
         counter.name.clone_from(label);
     }
@@ -90,7 +92,8 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         let what = settings.filter.as_ref().map_or(String::new(), |name| format!(" of {name}"));
         say!("no call{what} was recorded");
     }
-    // The process waits for this report, so its pages are still in the pool. This is no loss.
+    // The profiled process waits for this report, so its pages (blocks of the recorder's memory) are
+    // still in use. They count as written while they are read, although no call is missing.
     let mut lost = found.losses.clone();
     lost.retain(|loss| loss.name != Loss::WrittenWhileRead.name());
     losses::say(&lost);
@@ -108,7 +111,7 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     names.len() < threads.len()
 }
 
-/// Removes the profile. [`main`] has checked that the profile's pool belongs to it and to this
+/// Removes the profile. [`main`] has checked that the pool belongs to this profile and to this
 /// user.
 fn remove(directory: &Path) {
     if let Err(e) = discard_pool(directory) {

@@ -1,5 +1,6 @@
 //! Reads the variables of IREE's call hook (`IREE_HOOK_…`) once, when the profile is made, and
-//! keeps their values in the profile. The program may change its environment before the report.
+//! keeps their values in the profile. The report uses the stored values, because the program may
+//! have changed its environment by then.
 
 use std::ffi::OsString;
 use std::fs;
@@ -29,18 +30,21 @@ pub struct Settings {
     pub csv: Option<PathBuf>,
     /// `IREE_HOOK_BUCKET_COUNT`: buckets in each distribution.
     pub buckets: usize,
-    /// `IREE_HOOK_NO_PROBABILITY_TABLE` makes this false.
+    /// Whether to print tables of probabilities; `IREE_HOOK_NO_PROBABILITY_TABLE` makes this
+    /// false.
     pub tables: bool,
-    /// `IREE_HOOK_GAMMA`: the tables are shaded by probability to the power of this number.
+    /// `IREE_HOOK_GAMMA`: a cell of a table is shaded by its probability to the power of this
+    /// number.
     pub gamma: f64,
     pub process: u32,
-    /// What the user typed for each counter.
+    /// A label for each recorded counter: what the user typed or, for an entry with several
+    /// counters, the counter's name.
     pub labels: Vec<String>,
 }
 
 impl Settings {
-    /// Reads the variables with `get`. The second result has a sentence for each value that could
-    /// not be parsed.
+    /// Reads the variables with `get`. The second result has a sentence for each value that is not
+    /// a number in the allowed range.
     pub fn new(get: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let text = |name: &str| get(name).map(|v| v.to_string_lossy().into_owned());

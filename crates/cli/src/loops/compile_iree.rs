@@ -8,8 +8,8 @@
 //!       └─► NAME.vmfb
 //! ```
 //!
-//! The text is passed through pipes, so no files remain if a step fails or is killed. The output
-//! files are written only after both steps have succeeded.
+//! The text passes between the steps through pipes, so no files remain if a step fails or is
+//! killed. The output files are written only after both steps have succeeded.
 
 mod compiler;
 

@@ -104,7 +104,7 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
     if is_standard(path) { path.to_owned() } else { path.with_extension(ending) }
 }
 
-/// Whether two paths name the same file. Standard input and output are not files.
+/// Whether two paths name the same file. The path `-` (standard input or output) names no file.
 pub fn same_file(a: &Path, b: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     !is_standard(a) && !is_standard(b) && real(a) == real(b)

@@ -1,4 +1,4 @@
-//! `counterpoint merge` for datasets.
+//! Merges datasets, for `counterpoint merge`.
 
 use std::fs;
 use std::io::Write;
@@ -16,12 +16,14 @@ use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
 
-/// Merging begins again at most this many times because parts were replaced meanwhile.
+/// If a program replaces parts of a dataset during the merge, the merge begins again, at most this
+/// many times.
 const MOST_CHANGES: u32 = 5;
 /// At most this many gaps (missing parts of a dataset) are printed one by one.
 const MOST_NAMED: usize = 20;
 
-/// Merges `inputs`, and the dataset that already exists at `output`, into one dataset.
+/// Merges `inputs`, and the dataset at `output` if there already is one, into one dataset at
+/// `output`.
 pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     let mut all: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
     let is_replaced = output.symlink_metadata().is_ok();
@@ -35,7 +37,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     }
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // The datasets may come from somebody else, so a thread without other rights reads them.
+    // The datasets may come from somebody else, so they are read by a thread that first gives up
+    // all rights that the merge does not need.
     let merged = std::thread::scope(|scope| {
         let merging = scope.spawn(|| -> Result<Merged, Failure> {
             confine(
@@ -49,8 +52,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
             let lost = replaced.and_then(|old| {
                 old.gaps.iter().find(|gap| gap.is_left_out() && merged.gaps.contains(gap))
             });
-            // While `run` still adds to the dataset, replacing it would lose the rest of that
-            // recording.
+            // While a recording still adds parts to the dataset, replacing the dataset would lose
+            // the rest of the recording.
             let grows = |gap: &&Gap| match gap {
                 Gap::Unfinished { run, .. } => {
                     let mut own = replaced.iter().flat_map(|old| &old.gaps);
@@ -109,8 +112,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Merges the datasets. A program that still runs replaces its parts from time to time; then the
-/// merge begins again.
+/// Merges the datasets. A program that still runs replaces its parts of a dataset from time to
+/// time; then the merge begins again.
 fn unite(all: &[&Path], stage: &Path) -> Result<(Vec<Dataset>, Merged), Failure> {
     let open = || {
         let opened: Result<Vec<Dataset>, _> = all.iter().map(|dir| Dataset::open(dir)).collect();

@@ -16,7 +16,7 @@ use crate::terminal::visible;
 
 const TEMPLATE: &str = include_str!("app/page.html");
 const STYLE: &str = include_str!("app/page.css");
-/// Outside of its functions, a module uses only modules that come before it.
+/// The modules in order: outside of its functions, a module uses only modules that come before it.
 const MODULES: &[&str] = &[
     include_str!("app/data.js"),
     include_str!("app/text.js"),
@@ -73,7 +73,8 @@ pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     fill(TEMPLATE, &values)
 }
 
-/// Fills in the placeholders of the template. Those in the inserted text are left as they are.
+/// Fills in the placeholders of the template. Placeholders in the inserted text are left as they
+/// are.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -143,13 +144,13 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place() {
         let page = page("</title><script>alert(1)</script>{{blocks}}", &[("head", b"{}")]);
-        // The title and the heading contain the text.
+        // The given title appears twice in the page: in the title and in the heading.
         assert_eq!(page.matches("alert(1)").count(), 2);
         assert!(page.contains("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;{{blocks}}"));
         assert_eq!(page.matches("id=\"head\"").count(), 1);
     }
 
-    /// A browser runs the script because the page's policy contains its digest.
+    /// A browser runs the script only if the page's policy contains the digest of the script.
     #[test]
     fn the_policy_has_the_digests_of_what_is_in_the_page() {
         let page = page("x", &[]);

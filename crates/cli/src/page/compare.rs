@@ -14,7 +14,8 @@ const FARTHEST: f64 = 3.5;
 /// The smallest range of the axis on each side, as a natural logarithm. A change of 2 % is then
 /// halfway to the end.
 const NEAREST: f64 = 0.04;
-/// The axis is this many times as long as the farthest end of an interval requires.
+/// Between [`NEAREST`] and [`FARTHEST`], the axis is this many times as long as the farthest value
+/// or interval requires.
 const MARGIN: f64 = 1.08;
 
 pub struct Comparison {
@@ -23,7 +24,8 @@ pub struct Comparison {
     pub answer: String,
     /// Labels and texts about the two sides and how the runs were made.
     pub runs: Vec<(String, String)>,
-    /// The total of each side, and the parts of the difference.
+    /// The rows of the table about a whole run, such as the total of each side and the parts of the
+    /// difference.
     pub whole: Vec<Whole>,
     /// The titles of the columns with the values of the sides.
     pub sides: [&'static str; 2],
@@ -33,7 +35,7 @@ pub struct Comparison {
     pub table: Table,
     /// What the page draws for each row of `table`.
     pub rows: Vec<Row>,
-    /// `None` if nothing was tested. The verdict can be *same* up to this change.
+    /// The largest change for which the verdict can be *same*; `None` if nothing was tested.
     pub threshold: Option<f64>,
     /// These functions write an estimate as text: for a change, and for the time that a row adds to
     /// a run.
@@ -170,8 +172,8 @@ fn table_of_whole(of: &Comparison) -> TableOut {
     TableOut::plain("whole", Group::Ops.name(), "The whole", columns, rows)
 }
 
-/// Returns the marks of the rows in one plot. In both plots, a row's mark has the kind of its
-/// verdict.
+/// Returns the marks of the rows in one plot. A mark has the `kind` of its row's verdict, in the
+/// plot of changes and in that of times.
 fn marks(
     rows: &[Row],
     of: impl Fn(&Row) -> Option<Estimate>,
@@ -206,7 +208,7 @@ impl Changes {
 
     /// Returns the place of a change: from 0 to 1 if it is on the axis.
     fn place(&self, change: f64) -> f64 {
-        // JSON has no infinity.
+        // A change beyond the axis gets a place outside of it, at most half its length away.
         (logarithm(change) / self.range / 2.0 + 0.5).clamp(-0.5, 1.5)
     }
 
@@ -227,7 +229,8 @@ impl Changes {
         })
     }
 
-    /// Returns ticks at no change, and at the largest round change on both sides.
+    /// Returns ticks at no change, and on both sides at the largest round change that fits on the
+    /// axis.
     fn ticks(&self) -> Vec<(f64, String)> {
         const PERCENT: [u32; 7] = [50, 20, 10, 5, 3, 2, 1];
         let is_on = |by: f64| logarithm(by).abs() <= 0.85 * self.range;
@@ -238,7 +241,8 @@ impl Changes {
                 [(1.0 / by - 1.0, format!("÷ {n}")), (by - 1.0, format!("× {n}"))]
             }
             None => {
-                // A decrease by some percentage is farther from the middle than an increase.
+                // A decrease by some percentage is farther from the middle than an increase by the
+                // same percentage, so only the decrease is checked.
                 let n = PERCENT.into_iter().find(|n| is_on(-f64::from(*n) / 100.0)).unwrap_or(1);
                 let by = f64::from(n) / 100.0;
                 [(-by, format!("−{n} %")), (by, format!("+{n} %"))]
@@ -320,7 +324,7 @@ mod tests {
         assert_eq!(at(2), 0.5);
         let [low, high] = plot.rows[0].as_ref().unwrap().ends.unwrap();
         assert!(low > 0.5 && high > at(0) && high < 1.0);
-        // The end of the axis is at MARGIN · ln 4.
+        // The farthest ratio in the test is 4, so the axis ends at MARGIN · ln 4.
         assert!((at(0) - 0.5 - 0.25 / MARGIN).abs() < 1e-12);
         let texts: Vec<&str> = plot.ticks.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["÷ 2", "=", "× 2"]);

@@ -1,4 +1,4 @@
-//! The data for the program in the page. `app/data.js` describes each field.
+//! The data for the JavaScript of the page. `app/data.js` describes each field.
 
 use serde::Serialize;
 
@@ -16,8 +16,7 @@ pub struct Head {
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
     pub recording: Vec<(String, String)>,
-    /// For each length of time: its name, its value, and the moments from which and to which it is
-    /// measured.
+    /// For each length of time: its name, its value, and the moments between which it is measured.
     pub lengths: Vec<[String; 3]>,
     pub price: String,
     pub price_parts: String,
@@ -250,7 +249,8 @@ pub struct TraceOut {
 
 #[derive(Serialize)]
 pub struct TimelineOut {
-    /// The begin in ns since 1970. Numbers in JavaScript are not exact above 2⁵³.
+    /// The begin in ns since 1970. This number is written as a text, because numbers in JavaScript
+    /// are not exact above 2⁵³.
     pub begin: String,
     pub base: Option<String>,
     pub trace: Option<TraceOut>,

@@ -10,11 +10,11 @@ pub struct Call {
     pub begin: i64,
     pub duration: u64,
     pub name: u32,
-    /// [`encode`] computes this number.
+    /// The number of calls that contain this one; [`encode`] computes it.
     pub depth: u32,
 }
 
-/// The page needs these facts for decoding.
+/// What the page has to know to decode the calls.
 #[derive(Debug, Default)]
 pub struct Encoded {
     /// The grid in ns.
@@ -33,33 +33,34 @@ pub struct EncodedLane {
 
 /// If there are more calls than this, some are left out.
 const CALLS: usize = 1_200_000;
-/// The limit of the compressed calls in bytes. Beyond it, a coarser grid is used. As text in the
-/// page, the bytes take a third more. The size before compression cannot be the limit: it hardly
-/// depends on the grid.
+/// The limit of the compressed calls in bytes. If the calls take more bytes, a coarser grid is
+/// used. As text in the page, the bytes take a third more. The size before compression cannot be
+/// the limit: it hardly depends on the grid.
 const PACKED: usize = 1_200_000;
-/// The limit of all compressed data in the page, so that a page takes about 2 MB. The JavaScript is
-/// not included.
+/// The limit of all compressed data in the page, so that a page takes about 2 MB. The limit does
+/// not include the JavaScript.
 const PAGE: usize = 1_400_000;
-/// The compressed bytes of an op's details, and of a row of a table. Both were measured with a
-/// training loop of PyTorch with 674 ops and shapes.
+/// The typical size in compressed bytes: of an op's details, and of a row of a table. Both were
+/// measured with a training loop of PyTorch that has 674 combinations of an op and shapes.
 const DETAILS: usize = 1_400;
 const ROW: usize = 320;
-/// The calls get at least this room, even if the rest of the page is large.
+/// The compressed calls may take at least this many bytes, even if the rest of the page is large.
 const FEWEST_PACKED: usize = 400_000;
-/// Grids are powers of this number.
+/// The grids in ns are powers of this number.
 const COARSER: i64 = 4;
-/// 4²⁰ ns are 18 minutes.
+/// The exponent of the coarsest grid: 4²⁰ ns are 18 minutes.
 const COARSEST: u32 = 20;
 
-/// Encodes the calls of all lanes. Those of a lane must be sorted by start, and a call must come
-/// before the calls inside of it. `begin` is the start of the timeline. `room` is the limit of the
-/// compressed calls in bytes.
+/// Encodes the calls of all lanes. The calls of a lane must be sorted by start, and a call must
+/// come before the calls inside of it. `begin` is the start of the timeline. `room` is the limit of
+/// the compressed calls in bytes. A grid of 1 ms or more is not made coarser to keep this limit.
 pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
     let all: usize = lanes.iter().map(Vec::len).sum();
     if all > CALLS {
-        // On a coarser grid, fewer calls are visible, so a binary search finds the grid.
+        // On a coarser grid, fewer calls are visible, so a binary search finds how coarse the grid
+        // must be for at most `CALLS` visible calls.
         let seen = |grid| lanes.iter().map(|lane| visible(lane, begin, grid).seen).sum::<usize>();
         let (mut fine, mut coarse) = (0, COARSEST);
         while coarse - fine > 1 {
@@ -106,7 +107,8 @@ fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     let mut hidden = vec![false; calls.len()];
     let mut seen = calls.len();
     let shift = grid.trailing_zeros();
-    // For each depth: the step in which the last call began, and the longest call of that step.
+    // For each depth: the number of the step in which the last call began, and the index of the
+    // longest call that began in that step.
     let mut last: Vec<(i64, usize)> = Vec::new();
     for (i, call) in calls.iter().enumerate() {
         let depth = call.depth as usize;
@@ -129,7 +131,7 @@ fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
 }
 
 fn find_depths(calls: &mut [Call]) {
-    // The ends of the calls around the current one.
+    // The ends of the calls that contain the current call.
     let mut ends: Vec<i64> = Vec::new();
     for call in calls {
         let end = call.begin.saturating_add_unsigned(call.duration);

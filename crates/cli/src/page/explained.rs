@@ -1,5 +1,6 @@
 //! The lines below a table, which explain its columns, marks and words. The page shows the
-//! explanation of a column also at its title, and that of a mark beside numbers elsewhere.
+//! explanation of a column also at the column's title, and the explanation of a mark also
+//! beside numbers outside of the table.
 
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ pub struct MeaningOut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
     Columns(Vec<String>),
-    /// The mark has no space after it.
+    /// A mark, without the space after it.
     Mark(&'static str),
     /// All marks together.
     AnyMark,
@@ -79,7 +80,7 @@ impl Explained {
         }
     }
 
-    /// Returns the meaning of the mark if the line is about marks.
+    /// Returns the line as the meaning of its mark, or `None` if the line is not about marks.
     pub fn of_mark(&self) -> Option<MeaningOut> {
         let mark = match self.of {
             Of::Mark(mark) => mark,

@@ -1,5 +1,5 @@
-//! Makes tables of the correlation of each counter of an op with the duration, as `stats` prints
-//! it.
+//! Makes a table for each op, with the correlations between counters and the duration of the op's
+//! calls, as `stats` prints them.
 
 use std::collections::HashMap;
 
@@ -12,21 +12,22 @@ use super::data::{CellOut, ColumnOut, MarkOut, PlotOut, TableOut};
 use crate::view::statistics::coefficients;
 use crate::view::units::{general, grouped, plural};
 
-/// A page has no correlations for more values (of durations and counters), because all values must
-/// be in memory at once.
+/// With more values (of durations and counters) than this, a page has no correlations. Rank
+/// correlations need all values of an op in memory at once.
 const VALUES: u64 = 20_000_000;
-/// The limit of memory in bytes.
+/// The limit of the memory for the values of several ops at the same time, in bytes.
 const MEMORY: usize = 256 << 20;
 
 pub struct Related {
-    /// The coefficients and the number of calls, for each counter of the run.
+    /// The coefficients and the number of calls as text, for each counter of the profile; `None`
+    /// for a counter without a correlation.
     pub words: Vec<Option<String>>,
     /// The strongest correlation comes first.
     pub table: TableOut,
 }
 
-/// Returns the correlations of each op that has some. Returns nothing if there are no counters, or
-/// too many values.
+/// Returns the correlations of each op that has at least one. Returns an empty map if there are no
+/// counters, if there are more than [`VALUES`] values, or if `stats` fails.
 pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     let counters = profile.manifest.counters.len() as u64;
     if counters == 0 || profile.calls().saturating_mul(counters + 1) > VALUES {
@@ -40,10 +41,10 @@ pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
 
 /// Returns the correlations of an op; `None` if no counter has one.
 fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
-    // With a budget, only timed calls have values.
+    // In a run with a budget (a limit for the cost of recording), only the timed calls have values.
     let timed = if profile.is_sampled() { "timed " } else { "" };
     let counters = &profile.manifest.counters;
-    // Variable 0 is the duration.
+    // In a pair, variable 0 is the duration, and variable `at + 1` is the counter with index `at`.
     let pair = |at: usize| op.all.pairs.iter().find(|pair| (pair.of, pair.given) == (0, at + 1));
     let known = |at: &usize| pair(*at).filter(|p| p.pearson.or(p.spearman).is_some());
     let mut order: Vec<(usize, &Pair)> =

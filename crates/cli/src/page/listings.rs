@@ -17,16 +17,17 @@ use crate::view::units::{count, grouped, percent, plural};
 const FUNCTIONS: usize = 50;
 /// The largest number of lines in all listings together.
 const LINES: usize = 12_000;
-/// The largest number of lines in one text of one function.
+/// The largest number of lines in a column: one text (source, intermediate code or machine code) of
+/// one function.
 const LINES_OF_ONE: usize = 3_000;
-/// Lines with more characters are shortened.
+/// Lines with more characters than this are shortened.
 const CHARACTERS: usize = 400;
 
 struct Function<'a> {
     module: usize,
     tree: &'a LoopTree,
     node: &'a LoopNode,
-    /// The loops are in the order of the tree.
+    /// The function's loops that were entered, in the order of the tree.
     loops: Vec<&'a LoopNode>,
 }
 
@@ -88,7 +89,7 @@ fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<L
     let mut words = Vec::new();
     let mut columns = Vec::new();
     if let (Some(table), Some(entry)) = (&tree.table, tree.entry(node)) {
-        // Texts are in the order of compilation: the source comes first.
+        // The columns are in the order of compilation: the source comes first.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = source::range_of(entry, text, i == 0) else { continue };
             let known = loops.more.texts.lines(text);
@@ -190,7 +191,7 @@ fn line_out(
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line.to_owned(),
     };
-    // An outer loop comes before the loops inside of it.
+    // An outer loop comes before the loops inside of it, so the last loop is the innermost one.
     let innermost = inside.last().map_or(-1, |(at, ..)| *at as i64);
     ListingLineOut { number, text, margin: margins.join("; "), of_loop: innermost }
 }
@@ -204,8 +205,8 @@ fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// Makes a column with at most [`LINES_OF_ONE`] lines and at most `room` lines. `None` if there are
-/// no lines.
+/// Makes a column with at most [`LINES_OF_ONE`] lines and at most `room` lines. If there are more,
+/// another line says so. `None` if there are no lines.
 fn column(
     title: String,
     lines: impl Iterator<Item = ListingLineOut>,

@@ -19,17 +19,22 @@ use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
-/// This many ops with the most self time have the sentences of `explain`.
+/// Only this many ops, those with the most self time, have the sentences that `counterpoint
+/// explain` prints.
 const EXPLAINED: usize = 8;
 const LONGEST: usize = 12;
-/// The recording's time has at most this many parts.
+/// To show how an op's durations changed, the time of the recording is divided into at most this
+/// many parts.
 const PARTS: usize = 80;
-/// The largest number of columns and of rows in a picture of two variables.
+/// The largest number of columns, and of rows, in the picture of an op's durations and the values
+/// of a counter.
 const CELLS: usize = 32;
-/// The largest number of parts of the time for the series of threads' counters.
+/// For the rates of a thread's counter, the time of the recording is divided into at most this many
+/// parts.
 const RATES: usize = 400;
-/// The series of threads' counters are drawn between the calls of the threads. With more series,
-/// these calls could hardly be compared.
+/// The largest number of series (the rates of one counter on one thread) on the page. The timeline
+/// shows a series between the calls of the threads. With more series, the calls of different
+/// threads could hardly be compared.
 const SERIES: usize = 12;
 const SERIES_OF_THREAD: usize = 2;
 /// At most this many of an op's threads have their own histograms.
@@ -60,7 +65,8 @@ pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     }
 }
 
-/// Finds the details of these ops, in the order of `keys`. `table` is the page's table of ops.
+/// Returns the details of these ops in the form that the page needs, in the order of `keys`, and
+/// the series of the threads' counters. `table` is the page's table of ops.
 pub fn of(
     profile: &Profile,
     found: &Found,
@@ -107,7 +113,8 @@ fn series(
         let lane = lane_of(profile, timeline, *process, *thread);
         let all = profile.manifest.counters.iter().zip(counters);
         let mut of_thread = 0;
-        // Counters in nanoseconds get no series, because the calls already show them.
+        // Counters in nanoseconds get no series: they measure time in calls, which the timeline
+        // shows anyway.
         for (counter, rates) in all.filter(|(c, _)| c.unit() != Unit::Nanoseconds) {
             let per_ns = rates.per_tick().into_iter().map(|rate| Some(rate? / ns_per_tick));
             let per_ns: Vec<Option<f64>> = per_ns.collect();
@@ -143,7 +150,7 @@ fn series(
 /// Returns the index of the thread's lane; -1 if there is none.
 fn lane_of(profile: &Profile, timeline: &Timeline, process: usize, thread: usize) -> i64 {
     let p = &profile.processes[process];
-    // Several recordings of a merged profile may have the same process id.
+    // In a merged profile, processes of several recordings may have the same process id.
     let is_only = profile.processes.iter().filter(|other| other.id.pid == p.id.pid).count() == 1;
     match is_only || profile.members.is_empty() {
         true => timeline.lane_of(p.id.pid, p.threads[thread].tid),
@@ -161,7 +168,7 @@ fn place(op: &profile::Op) -> String {
     all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// Returns the cells of a row, each with the title of its column.
+/// Returns the cells of the op's row after the first cell, each with the title of its column.
 fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
     let of = |ops: &Vec<Option<usize>>| ops.iter().position(|op| *op == Some(number));
     let Some(row) = table.ops.as_ref().and_then(of) else { return Vec::new() };
@@ -200,8 +207,9 @@ fn drift(profile: &Profile, of: &Drift, from: i64) -> Option<DriftOut> {
 
 fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> LongestOut {
     let titles = ["at", "time", "thread", "CPU", "workgroup"].map(str::to_owned);
-    // Times exclude the time that recording added. Other values are shown as read, so the processor
-    // time of a call may be greater than its time.
+    // The durations do not contain the time that the recorder added, unless the page shows raw
+    // durations. The values of counters are shown as read, so a call's processor time may be
+    // greater than its duration.
     let counters = profile.manifest.counters.iter();
     let titles: Vec<String> =
         titles.into_iter().chain(counters.map(|c| format!("{}, as read", c.name))).collect();
@@ -222,7 +230,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
         LongRowOut { cells, at: begin, thread: lane }
     };
     let mut found = LongestOut { titles, rows: calls.iter().map(row).collect() };
-    // Columns without values are removed, for example the workgroup.
+    // Columns without any value are removed, for example the workgroup if no call has one.
     for at in (0..found.titles.len()).rev() {
         if found.rows.iter().all(|row| row.cells[at].is_none()) {
             found.titles.remove(at);
@@ -254,7 +262,8 @@ fn joints(profile: &Profile, of: &OpDetails, related: Option<&Related>) -> Vec<J
                 mark,
                 text: match words {
                     Some(words) => format!("correlation {words}"),
-                    // With a budget, this number is an estimate.
+                    // In a run with a budget (a limit for the cost of recording), the number of
+                    // calls is an estimate.
                     None => {
                         let calls = plural(counts.iter().sum::<u64>().into(), "call");
                         format!("{mark}{calls} with a value")

@@ -7,7 +7,7 @@ use analysis::work::Number;
 use super::data::{PointOut, RoofOut, RooflineOut};
 use crate::view::units::{general, number, percent, plural};
 
-/// `rows` are in the order of the table.
+/// What the chart shows. `rows` are in the same order as in the table of the roofline.
 pub struct Roofline {
     pub rows: Vec<Placed>,
     pub roofs: Option<Roofs>,
@@ -38,14 +38,15 @@ impl Axis {
         ((value / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
     }
 
-    /// Returns ticks at powers of ten of `unit`.
+    /// Returns ticks (position and text) at `unit` times powers of ten. If there are many powers,
+    /// some are left out.
     fn ticks(&self, unit: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.low / unit, self.high / unit);
         let powers = low.log10().ceil() as i32..=high.log10().floor() as i32;
         let step = (powers.end() - powers.start() + 1).div_euclid(MOST_TICKS).max(0) + 1;
         let tick = |power: i32| {
             let value = 10f64.powi(power);
-            // Rounded to decimals, several small ticks would look the same.
+            // [`number`] would print several small values as the same text.
             let text = if power < 0 { general(value, 1) } else { number(value) };
             (self.place(value * unit), text)
         };
@@ -80,8 +81,8 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
         roofs.push(RoofOut { text, ends: [x.place(from), at, 1.0, at] });
     }
     for (level, slope) in &slopes {
-        // The line of a bandwidth goes from one edge of the chart to the peak, or to the other
-        // edge.
+        // The line of a bandwidth goes from an edge of the chart to the peak or, if the peak is not
+        // known, to another edge.
         let from = x.low.max(y.low / slope);
         let to = x.high.min(peak.unwrap_or(y.high) / slope);
         if from < to {
@@ -128,8 +129,8 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
     }
 }
 
-/// Returns the peak of 32-bit floating-point operations, and the bandwidths that ops are compared
-/// with.
+/// Returns the peak of 32-bit floating-point operations, and the bandwidths of main memory and of
+/// the caches that ops are compared with.
 fn roofs_of(
     roofs: &Roofs,
     known: &[(&Placed, (f64, f64))],
@@ -172,7 +173,8 @@ mod tests {
         }
     }
 
-    /// The roofs of 10 GB/s and 100 GFLOP/s meet at 10 operations per byte. Each op is on a roof.
+    /// The roofs of 10 GB/s and 100 GFLOP/s meet at 10 operations per byte. Each of the two ops
+    /// lies on one of these roofs.
     #[test]
     fn places_on_paper() {
         let roofs = Roofs {
@@ -203,7 +205,7 @@ mod tests {
         assert_eq!(found.points[0].holds, "unknown");
     }
 
-    /// Neighbouring ticks differ by a factor of 100, and have different texts.
+    /// Ticks of one axis have different texts, even if the values are small.
     #[test]
     fn ticks_are_told_apart() {
         let axis = Axis { low: 2e-6, high: 3e7 };

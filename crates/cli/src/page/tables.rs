@@ -1,4 +1,5 @@
-//! Turns tables of the report into tables of the page, with numbers by which the page sorts.
+//! Turns the tables that are also printed as text ([`Table`]) into tables of the page, with numbers
+//! by which the page sorts.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,8 @@ const MINOR: u8 = 8;
 
 pub const LOOPS_SORT: &str = "inclusive_ns";
 
-/// Turns a table of the report into one of the page. `known` are the ops that have details.
+/// Turns a table that is also printed as text into a table of the page. `known` are the ops that
+/// have details.
 pub fn of(form: &Form, known: &[Key]) -> TableOut {
     let table = &form.table;
     let shown: Vec<&Column> = columns_of(table).collect();
@@ -31,7 +33,8 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         let key = form.keys.get(*row).copied().flatten()?;
         known.iter().position(|known| *known == key)
     };
-    // In a tree, a parent comes before its children, so a kept row keeps its parent.
+    // Only the first [`ROWS`] rows are kept. In a tree, a parent comes before its children, so the
+    // parent of a kept row is kept, too.
     let places = places(order);
     let above = |row: &usize| {
         let above = form.parents.as_ref()?.get(*row).copied().flatten()?;
@@ -72,7 +75,8 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
     }
 }
 
-/// Returns the columns that a page shows: the first one, and those with a value in some row.
+/// Returns the columns that a page shows: the first one, and those with a value in some row, but
+/// none that are only for CSV.
 pub fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
     let all = table.columns.iter().enumerate().filter(|(_, column)| !column.csv_only);
     let has_some = |column: &Column| table.shown().any(|row| cell_text(column, row) != "–");
@@ -80,7 +84,7 @@ pub fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
 }
 
 /// Returns the whole title of a column. A title that begins with `/` continues the title of the
-/// column before it, which may be elsewhere on the page.
+/// column before it. The page may show that column in another place.
 fn whole_title(shown: &[&Column], at: usize) -> String {
     let title = &shown[at].title;
     match at.checked_sub(1).filter(|_| title.starts_with('/')) {
@@ -107,7 +111,7 @@ fn is_text(column: &Column) -> bool {
 fn cell(column: &Column, row: usize, is_indented: bool) -> CellOut {
     let text = cell_text(column, row);
     let Some(value) = column.cells.get(row) else {
-        // A missing value can have a mark.
+        // A missing value can have a mark, and then its text is not just `–`.
         return if text == "–" { CellOut::Missing(()) } else { CellOut::Text(text) };
     };
     let text = if is_indented { text.trim_start().to_owned() } else { text };
@@ -124,7 +128,8 @@ fn with_number(text: String, number: Option<f64>) -> CellOut {
     }
 }
 
-/// Returns the tables of loops, one for each module. The module with the most time comes first.
+/// Returns the tables of loops, one for each module that has rows. The module with the most time
+/// comes first.
 pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
     let full = columns::full(loops, false);
     let mut first = 0;
@@ -140,7 +145,8 @@ pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
         let last = tables.len() - 1;
         tables[last].lead.insert(0, notes::first(loops, tree));
     }
-    // The first row took the most time.
+    // The first row of a table took the most time of its rows, so its time is the key for sorting
+    // the modules.
     let most = |table: &TableOut| {
         let at = table.columns.iter().position(|column| column.name == LOOPS_SORT)?;
         match table.rows.first()?.get(at)? {
@@ -184,7 +190,8 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
     let legend = notes::legend(text::marks(loops, module)).into_iter();
     let facts = notes::facts(loops, tree, false).into_iter();
     let legend = legend.map(|(label, text)| {
-        // Lines about columns contain their titles; the others explain marks.
+        // A line of the legend about a column begins with the column's title, which has letters.
+        // The other lines explain marks in cells.
         match label.contains(char::is_alphabetic) {
             true => {
                 let title = label.trim_end_matches([' ', ':']);

@@ -1,5 +1,5 @@
-//! Collects the timeline of the page, ordered by lane (a row of the timeline). It has the slices of
-//! `trace export`.
+//! Collects the timeline of the page, ordered by lane (a row of the timeline). The slices are those
+//! that `trace export` writes; if there are too many, some short ones are left out.
 
 use std::collections::HashMap;
 use std::io;
@@ -78,7 +78,8 @@ impl Timeline {
         self.rows.get(&row).map_or(-1, |at| *at as i64)
     }
 
-    /// Returns the timeline with further series. `None` if there is nothing to draw.
+    /// Returns the timeline for the page, with `series` in addition to its own series. `None` if
+    /// there is nothing to draw.
     pub fn out(
         mut self,
         profile: &Profile,
@@ -101,7 +102,8 @@ impl Timeline {
                 crate::view::units::time(grid as f64)
             ),
         };
-        // A slice has the name of its op, and ops may share a name. Then no op is linked.
+        // A slice only has the name of its op. If several ops have the same name, slices with this
+        // name are not linked to an op.
         let mut of_name: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, op) in ops.iter().enumerate() {
             of_name.entry(&op.name).and_modify(|known| *known = None).or_insert(Some(at));
@@ -124,8 +126,8 @@ impl Timeline {
         })
     }
 
-    /// Threads get the labels of tables, such as `iree-worker-0 (4712)`. In labels of `trace
-    /// export`, the number comes first.
+    /// Gives threads the labels that tables have, such as `iree-worker-0 (4712)`. In traces of
+    /// `trace export`, the label of this thread is `thread 4712 (iree-worker-0)`.
     fn name_threads(&mut self, profile: &Profile) {
         let all = profile.processes.iter().enumerate();
         let all = all.flat_map(|(p, of)| (0..of.threads.len()).map(move |t| (p, of, t)));
@@ -137,7 +139,8 @@ impl Timeline {
             }
         }
         for (lane, labels) in self.lanes.iter_mut().zip(found) {
-            // A lane keeps its label if threads of several recordings have its number.
+            // A lane keeps its label unless exactly one thread of the profile has the lane's
+            // process id and thread id.
             if let [label] = labels.as_slice() {
                 lane.label.clone_from(label);
             }
@@ -167,7 +170,8 @@ struct Sink {
     places: HashMap<(Owned, Owned), usize>,
     last: usize,
     names: HashMap<String, u32>,
-    /// The next slice usually has the same name.
+    /// The name of the last slice, and the number of that name. The next slice usually has the same
+    /// name.
     last_name: (String, u32),
     series: HashMap<(Owned, Owned, String, String), Points>,
     first: Option<i64>,
@@ -233,7 +237,7 @@ impl Sink {
         let mut calls: Vec<Vec<Call>> = Vec::new();
         let mut out: Vec<(TimeLaneOut, (Owned, Owned))> = Vec::new();
         for mut lane in lanes {
-            // The longer one of calls that begin at the same time contains the others, and must
+            // Of calls that begin at the same time, the longest one contains the others, and must
             // come first.
             lane.calls.sort_by_key(|call| (call.begin, std::cmp::Reverse(call.duration)));
             let process =
@@ -272,8 +276,8 @@ impl Sink {
 }
 
 impl Points {
-    /// Returns the series with fewer points, each of which is the mean of the points that it
-    /// replaces.
+    /// Returns the series with at most [`POINTS`] points, each of which is the mean of the points
+    /// that it replaces.
     fn out(self, begin: i64) -> SeriesOut {
         let each = self.points.len().div_ceil(POINTS).max(1);
         let chunks = self.points.chunks(each);

@@ -1,9 +1,10 @@
-//! Asks a child process about a plugin. The plugin may do anything in the child: write to the pipe,
-//! close the pipe and hang, fork, or stop the child.
+//! Asks a child process about a plugin. The child's standard output is a pipe to this process. The
+//! plugin may do anything in the child: write to the pipe, close the pipe and hang, fork, or stop
+//! the child.
 //!
-//! The child answers with one line and ends. It leads a process group. This process kills the whole
-//! group at the end. So processes that the plugin has started end too, unless they have left the
-//! group.
+//! The child answers with one line and ends. The child leads a process group. When the answer is
+//! complete, or is given up, this process kills the whole group. So processes that the plugin has
+//! started end too, unless they have left the group.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -21,11 +22,12 @@ const LOOK: Duration = Duration::from_millis(50);
 const EACH: Duration = Duration::from_millis(2);
 
 pub enum Answer {
-    /// The bytes up to the end of the first line, and the child's exit status.
+    /// The bytes that the child wrote until a read ended with a line break, or until the child
+    /// ended; and the child's exit status.
     Said { line: Vec<u8>, status: ExitStatus },
     /// The child wrote more than [`LONGEST_ANSWER`] bytes.
     TooMuch,
-    /// The child did not answer or end in time.
+    /// The child did not answer in time, or did not end in time.
     TooLate,
 }
 
@@ -33,13 +35,15 @@ pub enum Answer {
 /// most `patience`.
 ///
 /// # Errors
-/// Returns an error if the child cannot be started, or if the kernel does not report its state.
+/// Returns an error if the child cannot be started, if its answer cannot be read, or if the
+/// operating system does not report the child's state.
 pub fn to(command: &mut Command, patience: Duration) -> io::Result<Answer> {
     let deadline = Instant::now() + patience;
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let (mut child, group) = Group::start(command)?;
     let asked = listen(&mut child, deadline);
-    // The group is killed before the wait, so its id cannot belong to another process yet.
+    // The group is killed before `wait` frees the child's process id, which is also the group's id.
+    // So this id cannot belong to another group yet.
     drop(group);
     let status = child.wait()?;
     Ok(match asked? {
@@ -62,8 +66,8 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     let mut pipe = Patient::new(pipe);
     let (mut part, mut is_over) = (vec![0; 1 << 16], false);
     while line.last() != Some(&b'\n') {
-        // A process that the child has forked may keep the pipe open after the child's end. What
-        // the child wrote is in the pipe by then.
+        // A process that the child has forked may keep the pipe open after the child's end. By
+        // then, all that the child wrote is in the pipe, so reads no longer wait.
         pipe.wait_at_most(if is_over { Duration::ZERO } else { left().min(LOOK) });
         match pipe.read(&mut part) {
             Ok(0) => break,
@@ -91,7 +95,7 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     Ok(Heard::Line(line))
 }
 
-/// Whether the child has ended. It is not reaped, so the caller can still wait for it.
+/// Whether the child has ended. The child is not reaped, so the caller can still wait for it.
 fn has_ended(child: &Child) -> io::Result<bool> {
     // SAFETY: `siginfo_t` consists of integers, for which zeros are values.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };

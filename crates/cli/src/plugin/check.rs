@@ -57,11 +57,11 @@ enum Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
-    /// The worst finding has this level.
+    /// The question led to findings, and the worst one has this level.
     Found(Level),
-    /// The plugin cannot be used at all.
+    /// The question was not asked, because the plugin cannot be used at all.
     Impossible,
-    /// The time of the check was over.
+    /// The time of the check was over before the question was asked or answered.
     NoTime,
 }
 
@@ -92,7 +92,7 @@ struct Finding {
 enum Verdict {
     Conforms,
     Violates,
-    /// No violation was found, but a question was not asked.
+    /// No violation was found, but not every question was asked and answered.
     Unknown,
 }
 
@@ -119,7 +119,8 @@ impl Report {
         if self.asked.iter().all(is_asked) { Verdict::Conforms } else { Verdict::Unknown }
     }
 
-    /// Adds a finding. If there is an equal one already, only the name of the probe is added to it.
+    /// Adds a finding. If an equal finding exists already, only the name of the probe is added to
+    /// it.
     fn add(&mut self, probe: &Probe, level: Level, clause: &'static Clause, what: String) {
         let is_same = |known: &&mut Finding| {
             (known.level, known.clause, &known.what) == (level, clause, &what)
@@ -159,7 +160,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Asks the plugin all questions, which together may take at most `limit`.
+/// Asks the plugin the questions, which together may take at most `limit`.
 fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
     let deadline = Instant::now() + limit;
     let bytes =

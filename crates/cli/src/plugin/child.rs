@@ -1,6 +1,6 @@
-//! The child process in which a plugin runs. Its original standard output gets its answer to a
-//! question, or the events that the plugin records. Text that the plugin prints goes to standard
-//! error.
+//! The child process in which a plugin runs. The child's original standard output gets the answer
+//! to a question, or the events that the plugin records. Text that the plugin prints goes to
+//! standard error.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -68,8 +68,7 @@ pub struct ListedProfiler {
 pub struct Said {
     pub what: String,
     pub count: u64,
-    /// Whether data is missing because of this problem, or because the plugin violates the
-    /// interface.
+    /// Whether data is missing because of this problem.
     pub serious: bool,
 }
 
@@ -85,8 +84,8 @@ pub struct Found {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What the child begins to do now. If the child dies, the last `Doing` names the call in which
-    /// it died.
+    /// What the child begins to do now. If the child dies, the last `Doing` says what the child was
+    /// doing.
     Doing(String),
     /// The plugin has begun, stopped and handed over its events.
     Done(Listed),
@@ -114,11 +113,11 @@ fn answers() -> io::Result<File> {
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     if !matches!(args.what, What::Record { .. }) {
-        // Ctrl-C on the terminal does not reach this process group. So the kernel kills this
-        // process when its parent ends.
+        // This process leads its own process group, so Ctrl-C on the terminal ends only its parent.
+        // The operating system is therefore told to kill this process when the parent ends.
         // SAFETY: this command of prctl takes numbers only.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        // The parent may have ended before that call.
+        // The parent may have ended before the call of prctl.
         if args.asker.is_some_and(|asker| asker != parent_id()) {
             return Err(Failure::new("nobody waits for the answer"));
         }
@@ -197,7 +196,7 @@ fn listed(plugin: &Plugin, host: &Host) -> Listed {
 /// The descriptor to which a recording child writes each [`Answer`]. The parent opens it.
 pub const ANSWERS: i32 = 3;
 
-/// Follows the orders of the parent, which arrive as lines.
+/// Follows the orders of the parent, which arrive as lines on standard input.
 fn record(
     file: &std::path::Path,
     setup: &Setup<'_>,

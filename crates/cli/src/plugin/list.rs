@@ -118,7 +118,7 @@ pub fn child(file: &Path) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Says how a process ended that should not have ended.
+/// Describes how a process ended that was not expected to end.
 pub fn died(status: std::process::ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.signal(), status.code()) {

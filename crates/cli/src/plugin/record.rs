@@ -84,7 +84,8 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
     manifest.command = std::env::args().collect();
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
     manifest.host = host_name();
-    // The current time is for a recording without events, because events have their own times.
+    // If the recording has events, [`Import::finish`] replaces this time with the time of the first
+    // event.
     manifest.created_unix_ns = u64::try_from(unix_now().as_nanos()).unwrap_or(0);
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
@@ -177,8 +178,8 @@ impl Moment {
     }
 }
 
-/// Returns the base of the times, in ns since 1970: the start of the current period of three
-/// months, as in Kineto's traces.
+/// Returns the moment from which the trace counts its times, in ns since 1970. As in Kineto's
+/// traces, this is the start of the current period of three months.
 fn base_ns() -> i64 {
     const THREE_MONTHS_S: u64 = 7_889_238;
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
@@ -190,9 +191,9 @@ struct Interrupted {
 }
 
 impl Interrupted {
-    /// Blocks the signals. From now on, SIGINT and SIGTERM only end a sleep.
+    /// Blocks SIGINT, SIGTERM and SIGUSR1, so from now on they have an effect only during a sleep.
     fn new() -> Self {
-        // SAFETY: zeros are a value of the set, which outlives the calls.
+        // SAFETY: zeros are a valid `sigset_t`, and `set` outlives the calls.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -204,13 +205,13 @@ impl Interrupted {
         }
     }
 
-    /// Returns early after SIGINT or SIGTERM.
+    /// Sleeps for `duration`, or until SIGINT or SIGTERM arrives.
     fn sleep(&self, duration: Duration) {
         self.sleep_or(duration, |_| {});
     }
 
-    /// Returns early after SIGINT or SIGTERM. At each SIGUSR1, calls `pause` with `true` to pause
-    /// or `false` to resume.
+    /// Sleeps for `duration`, or until SIGINT or SIGTERM arrives. At each SIGUSR1, calls `pause`
+    /// with `true` to pause or `false` to resume.
     fn sleep_or(&self, duration: Duration, mut pause: impl FnMut(bool)) {
         let mut paused = false;
         let until = Instant::now() + duration;
@@ -250,7 +251,8 @@ struct Recording {
 /// Makes a pipe, and returns the reading end and the writing end.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: `ends` has room for two descriptors. They are new, so nothing else owns them.
+    // SAFETY: `ends` has room for two descriptors. The descriptors are new, so nothing else owns
+    // them.
     unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
             return Err(io::Error::last_os_error());
@@ -273,7 +275,7 @@ impl Recording {
         if let Some(limit) = args.max_buffer {
             command.args(["--max-buffer", &limit.to_string()]);
         }
-        // A configuration may begin with a dash.
+        // The option and its value are one word, because a configuration may begin with a dash.
         command.arg(format!("--configuration={}", args.plugin_config));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C must reach only this process, which then asks the plugin to stop.
@@ -283,8 +285,8 @@ impl Recording {
         // async-signal-safe.
         unsafe {
             command.pre_exec(move || {
-                // With equal numbers, `dup2` would not clear the flag that closes the descriptor at
-                // `exec`.
+                // If the pipe already has the number [`ANSWERS`], `dup2` would not clear the flag
+                // that closes the descriptor at `exec`.
                 let result = if from == ANSWERS {
                     libc::fcntl(from, libc::F_SETFD, 0)
                 } else {
@@ -324,7 +326,7 @@ impl Recording {
         }
     }
 
-    /// Gives up the child if it takes too long to create its sessions.
+    /// Waits until the child has created its sessions, and kills the child if that takes too long.
     fn wait_until_ready(&mut self) {
         let until = Instant::now() + PATIENCE;
         while self.doing != "while it warmed up" {
@@ -342,7 +344,8 @@ impl Recording {
         let _ = self.child.kill();
     }
 
-    /// Errors are ignored, because [`Recording::finish`] detects when the child has died.
+    /// Sends an order to the child. Errors are ignored, because [`Recording::finish`] detects when
+    /// the child has died.
     fn tell(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
             let _ = writeln!(orders, "{order}");
@@ -377,7 +380,8 @@ impl Recording {
         let status = self.child.wait();
         let died = match status {
             _ if self.gave_up => Some(gave_up(PATIENCE)),
-            // With status 0 and no last answer, the plugin has called `exit`.
+            // If the status is 0, but [`Answer::Done`] did not arrive, the plugin has called
+            // `exit`.
             Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,
         };
@@ -393,8 +397,8 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// `not_json` is the number of metadata values that are not JSON, and the first such value. The
-    /// last argument is [`Events::missing`].
+    /// Prints what went wrong, and returns the losses. `not_json` is the number of metadata values
+    /// that are not JSON, and the first such value. The last argument is [`Events::missing`].
     fn say(
         self,
         file: &Path,

@@ -39,15 +39,15 @@ pub(super) const WRITTEN: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME]
 /// A conversion adds at most this many notes to the manifest.
 const MOST_NOTES: usize = 100;
 
-/// The base of a trace file's times is searched for in this many bytes.
+/// The base of a trace file's times is searched for in this many bytes at the file's beginning.
 const HEAD: u64 = 1 << 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Converted {
-    /// Values of counters are included.
+    /// Number of events, including values of counters.
     pub events: u64,
     pub notes: Vec<String>,
-    /// The paths are relative to the profile.
+    /// The converted files, as paths relative to the profile.
     files: Vec<String>,
 }
 
@@ -58,8 +58,8 @@ impl Converted {
     }
 
     /// Returns each file as the name of its part (a directory in the profile) and the file's own
-    /// name. Paths of another form are left out, because somebody may have forged an interrupted
-    /// conversion.
+    /// name. Paths of another form are left out, because somebody may have forged the file that
+    /// describes an interrupted conversion.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|path| {
             let (part, name) = path.strip_prefix(PARTS_NAME)?.strip_prefix('/')?.split_once('/')?;
@@ -67,7 +67,7 @@ impl Converted {
         })
     }
 
-    /// Returns whether some of the notes are new.
+    /// Adds to the manifest the notes that it does not contain yet. Returns whether there were any.
     pub(super) fn add_notes(&self, manifest: &mut Manifest) -> bool {
         let is_new = |note: &&String| !manifest.notes.contains(note);
         let new: Vec<String> = self.notes.iter().filter(is_new).take(MOST_NOTES).cloned().collect();
@@ -104,8 +104,8 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     let mut losses = Vec::new();
     let mut recordings = Vec::new();
     let mut parts = Vec::new();
-    // A stream's number is a part of the numbers of its arrows. Stream 0 has the profile's own
-    // calls.
+    // The number of a stream becomes a part of the ids of its arrows (flows between two slices), so
+    // that arrows of different streams have different ids. Stream 0 has the profile's own calls.
     let mut streams = 1..;
     for (index, (process, files)) in all.into_iter().enumerate() {
         parts.push(process.id.name());
@@ -155,8 +155,8 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     Ok(Some(done))
 }
 
-/// Writes losses to a part (a process or a row of a plugin). Those of plugins belong to the first
-/// part that has their events.
+/// Writes losses to a part (a process or a row of a plugin). The losses of all plugins in a process
+/// are written to the first of the parts that have the plugins' events.
 pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(), Failure> {
     let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&part.name()));
     part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
@@ -165,8 +165,8 @@ pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(
 /// Notes about a file, and facts about the recording if a host's own profiler wrote it.
 type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
-/// Returns the host (the framework that runs ops) with its own profiler, such as PyTorch;
-/// [`Host::UNKNOWN`] if there is none.
+/// Returns the host of the process (a framework that runs ops, such as PyTorch) that has its own
+/// profiler; [`Host::UNKNOWN`] if there is none.
 fn with_profiler(process: &Process) -> &Host {
     let host = process.hosts.iter().find(|(_, host)| !host.profiler.is_empty());
     host.map_or(&Host::UNKNOWN, |(_, host)| host)

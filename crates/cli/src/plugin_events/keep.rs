@@ -5,11 +5,13 @@
 //! ```
 //!
 //! A conversion first writes to a separate directory. The file that it writes last marks this
-//! directory as complete. Then it moves the contents into the profile. After an interruption, the
-//! next conversion starts again or finishes the moving, so no event is in the profile twice.
+//! directory as complete. Then the conversion moves the contents of the directory into the profile.
+//! After an interruption, the next conversion starts again or finishes the moving, so no event is
+//! in the profile twice.
 //!
-//! Files are opened relative to the descriptor of the profile's directory, and not through a link.
-//! So a conversion changes nothing outside of the profile, even if somebody else made the profile.
+//! Files are opened relative to the descriptor of the profile's directory, and links are not
+//! followed. So a conversion changes nothing outside of the profile, even if somebody else made the
+//! profile.
 
 use std::fs::File;
 use std::io;
@@ -30,8 +32,8 @@ const DONE_NAME: &str = "done.json";
 const MOST_DONE: u64 = 1 << 24;
 
 /// Converts the events of processes that have ended. Returns `None` if there is nothing to do, if
-/// the recording is not over, or if the profile belongs to somebody else. The recording must be
-/// over because the conversion changes the manifest.
+/// the recording is not over, or if somebody else owns the profile or everybody can write to it.
+/// The recording must be over because the conversion changes the manifest.
 ///
 /// # Errors
 /// Returns an error if the profile cannot be read or written.
@@ -48,12 +50,12 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
     staged(&root, write)
 }
 
-/// Adds the files that `write` writes to an empty directory. An interruption does no harm, as for
-/// [`convert`].
+/// Adds to the profile the files that `write` writes into an empty directory. An interruption does
+/// no harm, as for [`convert`].
 ///
 /// # Errors
-/// Returns an error if the recording is not over, or if the profile belongs to somebody else or
-/// cannot be written.
+/// Returns an error if the recording is not over, if somebody else owns the profile or everybody
+/// can write to it, or if reading or writing the profile fails.
 pub fn add(
     root: &Dir,
     write: impl FnOnce(&Profile, &Dir) -> Result<Option<Converted>, Failure>,
@@ -98,8 +100,8 @@ fn staged(
     }
 }
 
-/// Whether there is something to convert or to finish. It is not known in advance which programs
-/// use PyTorch, so the parts of all processes are checked.
+/// Whether there is something to convert or to finish. Recordings of PyTorch's own profiler are
+/// converted too, and any program may use PyTorch. So the parts of all processes are checked.
 fn has_files(root: &Dir) -> bool {
     let names = |dir: &Dir| dir.names().unwrap_or_default().into_iter();
     let has_files = |parts: Dir| {
@@ -131,14 +133,16 @@ fn is_own(root: &Dir) -> bool {
         }
 }
 
-/// The kernel releases this lock when the process ends.
+/// A lock on the profile's directory, so that only one conversion runs at a time. When the process
+/// ends, the operating system releases the lock.
 struct ConversionLock {
     #[expect(dead_code, reason = "only held")]
     directory: File,
 }
 
 impl ConversionLock {
-    /// The wait is limited, because anybody who may read the directory can lock it.
+    /// Waits for the lock. The wait is limited, because anybody who may read the directory can
+    /// lock it.
     fn wait(root: &Dir) -> io::Result<Self> {
         const PATIENCE: Duration = Duration::from_secs(10);
         let (directory, since) = (root.to_file()?, Instant::now());

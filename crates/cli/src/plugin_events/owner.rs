@@ -4,7 +4,7 @@
 //! | | rows | arrows |
 //! |---|---|---|
 //! | in a recorded program | new numbers, and a part of the profile for each row | the number of the stream, then the number that the plugin gave |
-//! | without a program | the plugin's numbers; a new number if another plugin has the same | the same |
+//! | without a program | the plugin's numbers; a new number if another plugin uses the same number | the same as in a recorded program |
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -32,15 +32,15 @@ pub struct Owner {
     plugin: usize,
     rows: Vec<Row>,
     /// The index in `rows`, by the plugin and its number for a device or process. The plugin is
-    /// `None` for the recorded process itself.
+    /// `None` for the process in which the plugin ran.
     by_number: HashMap<(Option<usize>, i64), usize>,
     /// The index in `rows` of processes whose id is a text.
     texts: HashMap<String, usize>,
     /// The ids of rows that the trace already uses.
     taken: HashSet<i64>,
-    /// The number of the current stream. It distinguishes the arrows of streams.
+    /// The number of the current stream. The number distinguishes the arrows of different streams.
     stream: u64,
-    /// If the time range is unknown (`None`), all times are treated as UTC.
+    /// The time range of the recording. If it is unknown (`None`), all times are treated as UTC.
     window: Option<Window>,
     times: Times,
 }
@@ -57,7 +57,7 @@ enum Place {
 #[derive(Debug)]
 struct Plugin {
     file: String,
-    /// The source of the plugin's counters.
+    /// The name that views show as the source of the plugin's counters.
     source: String,
     pid: i64,
     /// The name of the row for the plugin's counters of the whole machine.
@@ -75,7 +75,7 @@ struct Row {
 
 #[derive(Debug)]
 pub enum Name {
-    /// A plugin's name for a device. Another plugin may use it for another device.
+    /// A plugin's name for a device. Another plugin may use the same name for another device.
     Given(String),
     /// A name to which no plugin's name is added.
     Whole(String),
@@ -115,7 +115,8 @@ impl Owner {
         }
     }
 
-    /// Returns the process in which the plugins ran, and its name.
+    /// Returns the recorded process in which the plugins ran, and its name; `None` for a recording
+    /// without a program.
     pub fn process(&self) -> Option<(PartId, &str)> {
         match &self.place {
             Place::Process { id, name, .. } => Some((*id, name)),
@@ -123,7 +124,7 @@ impl Owner {
         }
     }
 
-    /// Begins a stream. No other stream of the trace may have this `number`.
+    /// Begins a stream of events, whose `number` no other stream of the trace may have.
     pub fn begin_stream(&mut self, number: u64) {
         self.stream = number;
         self.times = Times::default();
@@ -153,13 +154,15 @@ impl Owner {
         self.plugins.get(self.plugin).is_some_and(|plugin| plugin.pid == number)
     }
 
-    /// Returns the index of the row for this number, which is created if it does not exist.
+    /// Returns the index of the row for the current plugin's number of a device or process. Creates
+    /// the row if it does not exist, unless a recorded process has too many rows.
     pub fn row(&mut self, number: i64, on_device: bool, trace: &mut OneTrace<'_>) -> usize {
         let of = (on_device || !self.is_process(number)).then_some(self.plugin);
         if let Some(row) = self.by_number.get(&(of, number)) {
             return *row;
         }
-        // The number of rows is limited. Further devices share the last row.
+        // The number of rows of a recorded process is limited. Further devices and processes share
+        // the last row.
         let index = self.rows.len();
         if self.process().is_some() && index + 1 >= PLUGIN_PARTS as usize {
             return index - 1;
@@ -204,7 +207,8 @@ impl Owner {
         };
         match (&self.place, read) {
             (Place::Process { clock, .. }, Read::Utc(ns)) => clock.profile_utc_ns(ns),
-            // The time was converted with the window, which uses the UTC of the profile.
+            // This time was on another clock than UTC. The window was used to convert it to the
+            // profile's UTC already.
             (Place::Process { .. }, Read::Other(ns)) => ns,
             (Place::Alone { base_ns }, Read::Utc(ns) | Read::Other(ns)) => {
                 ns.saturating_sub(*base_ns)
@@ -217,8 +221,8 @@ impl Owner {
         self.times.said()
     }
 
-    /// `text` is the id of a process and becomes the name of its row. Such rows get negative
-    /// numbers that no device should have.
+    /// Returns the index of the row of a process whose id is a text. The text becomes the name of
+    /// the row. Such rows get negative numbers that no device should have.
     pub fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> usize {
         if let Some(row) = self.texts.get(text) {
             return *row;
@@ -241,7 +245,7 @@ impl Owner {
 
     pub fn source(&self, scope: Scope) -> &str {
         match self.plugins.get(self.plugin) {
-            // The machine is the same for all processes.
+            // Counters of the whole machine are the same in all processes, so no process is named.
             Some(plugin) if scope == Scope::Machine => &plugin.file,
             Some(plugin) => &plugin.source,
             None => "plugin",
@@ -305,7 +309,7 @@ impl Owner {
             }
             (Place::Process { name, .. }, _) => Some(format!("{text} of {name}")),
             (Place::Alone { .. }, Some(_)) => Some(text),
-            // Timelines show the number of this row.
+            // For a row without a name, timelines show its number.
             (Place::Alone { .. }, None) if is_only => None,
             (Place::Alone { .. }, None) => Some(self.short(row.plugin).to_owned()),
         }

@@ -1,6 +1,6 @@
-//! Reads recordings that PyTorch's own profiler made in the programs of a profile. They are streams
-//! that the bridge to PyTorch wrote, or trace files if the bridge does not support the version of
-//! PyTorch.
+//! Reads recordings that PyTorch's own profiler made in the programs of a profile. A recording is a
+//! stream that Counterpoint's bridge to PyTorch wrote, or a trace file if the bridge does not
+//! support the version of PyTorch.
 //!
 //! ```text
 //!  stream:     entry, field ─┐
@@ -8,9 +8,9 @@
 //!                                                                of the profile
 //! ```
 //!
-//! Ids of arrows are unique only within a recording. If Counterpoint recorded ops of PyTorch in the
-//! same process, the ops in the profiler's recording do not become calls, because a table should
-//! count each op once.
+//! Ids of arrows (flow events) are unique only within a recording, so the number of the stream is
+//! added to each id. If Counterpoint recorded ops of PyTorch in the same process, the ops in the
+//! profiler's recording do not become calls, because a table should count each op once.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -22,7 +22,7 @@ use trace::chrome::read::{EventSink, ReadError, ReadSummary, read};
 
 use super::sink::{Events, is_json};
 
-/// The categories of slices that the profile may already have as calls.
+/// Slices of these categories are ops, which Counterpoint may also have recorded as calls.
 const OPS: [&str; 2] = ["cpu_op", "user_annotation"];
 
 fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
@@ -101,7 +101,7 @@ impl Events<'_, '_> {
             time_ns: Some(entry.time_ns),
             duration_ns: entry.duration_ns.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)),
             id: entry.id.map(Scalar::Int),
-            // `e`: the arrow ends at the slice that encloses this event.
+            // `e` means that the arrow ends at the slice that encloses this event.
             binding: (entry.phase == b'f').then_some(Cow::Borrowed("e")),
             scope,
             args: (!arguments.is_empty()).then_some(Raw::of(&arguments)),
@@ -122,7 +122,8 @@ impl Events<'_, '_> {
         self.recording.fields.insert(key, value);
     }
 
-    /// Reads a trace file. `head` is the beginning of the file, with the base of its times.
+    /// Reads a trace file. `head` is the beginning of the file. It contains `baseTimeNanoseconds`,
+    /// to which the times in the file are relative.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read to its end. The events before the error are in
@@ -138,7 +139,8 @@ fn name_in(arguments: Raw<'_>) -> Option<String> {
     Some(arguments.get("name")?.as_str()?.to_owned())
 }
 
-/// Returns the base of the times, `baseTimeNanoseconds`, which PyTorch writes before the events.
+/// Returns the value of `baseTimeNanoseconds`, which PyTorch writes before the events, and to which
+/// their times are relative.
 fn base_of(head: &[u8]) -> Option<i64> {
     const KEY: &[u8] = b"\"baseTimeNanoseconds\":";
     let at = head.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();

@@ -1,5 +1,5 @@
 //! Shows the events of plugins in a profile that was not finished, for example because `run` was
-//! killed. The conversion is in memory.
+//! killed. The events are converted in memory.
 
 use profile::safe_dir::Dir;
 use profile::{Profile, is_over};
@@ -9,8 +9,8 @@ use super::convert::{Converted, WRITTEN, write};
 use super::keep::interrupted;
 use crate::failure::Failure;
 
-/// Returns the profile as it would be after `recover`, or the given profile if that is not
-/// possible.
+/// Returns the profile with its plugins' events, as `counterpoint recover` would write it. Returns
+/// `profile` unchanged if it has no such events, if the recording is not over, or after an error.
 pub fn show(profile: Profile) -> Profile {
     // A profile that `run --passes` recorded has no plugins.
     if profile.manifest.passes > 0 || !is_over(&profile.manifest) {
@@ -38,7 +38,8 @@ fn shown(profile: &Profile) -> Result<Option<Profile>, Failure> {
     Ok(Some(shown))
 }
 
-/// Converts the events in memory. Each file there needs an open descriptor while the view runs.
+/// Converts the events in memory. Each file in memory needs an open descriptor until the command
+/// ends.
 fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure> {
     if profile.processes.iter().all(|process| !process.has_events()) {
         return Ok(None);
@@ -47,7 +48,7 @@ fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure
     write(profile, memory)
 }
 
-/// Shows the files that an interrupted conversion has written but not moved.
+/// Shows the files that an interrupted conversion has written but not yet moved into the profile.
 fn show_stage(memory: &Dir, stage: &Dir) -> Result<(), Failure> {
     for name in WRITTEN {
         let from = match stage.dir(name) {

@@ -9,8 +9,9 @@
 //! | device | name, labels and place of the process with the device's number |
 //! | stream, thread | name and place of a thread |
 //!
-//! A slice on a device gets the arguments `device`, `stream` and `correlation` if the plugin did
-//! not add them, because other tools recognise work on a device by these arguments.
+//! A slice on a device gets the arguments `device` and `stream`, and a slice with an id gets
+//! `correlation`, if the plugin did not add them. Other tools recognise work on a device by these
+//! arguments.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -34,10 +35,10 @@ use super::owner::{Name, Owner};
 /// Facts about a recording by another profiler ([`super::recording`]).
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// The facts that the recording contains about itself.
+    /// What the recording contains besides its events, as keys and values.
     pub fields: Map<String, Value>,
     pub any: bool,
-    /// Whether the profile already has the ops of PyTorch in this process as calls.
+    /// Whether Counterpoint itself recorded PyTorch's ops in the same process as calls.
     pub ops_are_calls: bool,
 }
 
@@ -51,30 +52,31 @@ pub struct Said {
 pub struct Events<'a, 'b> {
     pub(super) trace: &'a mut OneTrace<'b>,
     pub(super) owner: &'a mut Owner,
-    /// Has the default value, unless the events belong to another profiler's recording.
+    /// Facts about the other profiler's recording that contains the events. It has its default
+    /// value if the events come from a plugin.
     pub(super) recording: Recording,
     pub(super) host: &'a Host,
-    /// Empty if the stream does not contain the name.
+    /// The name of the plugin; empty if the stream does not contain it.
     pub plugin: String,
-    /// What the plugin was doing when the stream ended.
+    /// What the plugin was doing when its stream of events ended, such as `in profilerStop`.
     pub doing: String,
     pub said: Vec<Said>,
-    /// The kinds of events that the plugin declared, by number: the name, and the published type
-    /// that the kind resembles.
+    /// The types of events that the plugin declared, by number: the name, and the number of the
+    /// Kineto type that is most like it.
     declared: HashMap<u32, (String, u32)>,
     registry: Registry,
     /// A cache of [`Events::kind_of`]: number, name, and whether such events are on a device.
     kinds: Vec<(u32, Rc<str>, bool)>,
     pub(super) arguments: String,
-    /// Values of counters are included.
+    /// Number of events, including values of counters.
     pub events: u64,
-    /// Metadata values that are not JSON are kept as texts, and counted here.
+    /// The number of values that should be JSON but are not. They are kept as texts.
     pub not_json: u64,
     pub example: Option<String>,
     /// Invalid bytes of a text are replaced by other characters, and such texts are counted here.
     pub not_text: u64,
-    /// Events that did not fit into the plugin's buffer, commands without times, and work without
-    /// the counters that were asked for.
+    /// Three numbers: events that did not fit into the plugin's buffer, device commands without
+    /// times, and device commands without the requested counters.
     pub missing: [u64; 3],
     pub error: Option<String>,
 }
@@ -117,8 +119,8 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Names a row. That of the recorded process itself is named after the host whose profiler made
-    /// the recording.
+    /// Names a row. For the recorded process itself, `name` is ignored: the row is named after the
+    /// framework (such as PyTorch) whose profiler made the recording.
     pub(super) fn name_process(&mut self, number: i64, name: &str) {
         let Some((id, own)) = self.owner.process() else { return };
         if number == i64::from(id.pid) {
@@ -142,7 +144,7 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Returns the name of a type, and whether events of this type are on a device.
+    /// Returns the name of an event type, and whether events of this type are on a device.
     fn kind_of(&mut self, number: u32) -> (Rc<str>, bool) {
         if let Some((_, name, on_device)) = self.kinds.iter().find(|known| known.0 == number) {
             return (Rc::clone(name), *on_device);
@@ -161,7 +163,7 @@ impl<'a, 'b> Events<'a, 'b> {
             (None, Some(known)) => known.name.into(),
             (None, None) => format!("type {number}").into(),
         };
-        // A plugin may invent many types, so the list is limited.
+        // A plugin may invent many types, so the cache is limited.
         if self.kinds.len() < 64 {
             self.kinds.push((number, Rc::clone(&name), on_device));
         }
@@ -215,7 +217,7 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// Adds the values of a counter that uses the published interface.
+    /// Adds the values of counters that a plugin handed over as an event of Kineto's interface.
     fn counters(&mut self, event: Event<'_>, number: i32, on_device: bool) {
         let pid = self.owner.process().map_or(number as u32, |(id, _)| id.pid);
         let scope = match u32::try_from(number) {
@@ -235,7 +237,8 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// Adds an `M` event with one argument. `row` contains the row's ids in the trace.
+    /// Adds an `M` event with one argument. `row` contains the process id in the trace and, for an
+    /// event about a thread or stream, its thread id.
     fn about(&mut self, row: (i64, Option<i64>), what: &'static str, key: &str, value: &Value) {
         self.arguments.clear();
         self.begin_argument(key);
@@ -251,8 +254,8 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 }
 
-/// The greatest depth of nested objects and arrays. Perfetto's reader crashes at a depth of some
-/// tens of thousands.
+/// A plugin's JSON whose objects and arrays are nested deeper than this is kept as a text.
+/// Perfetto's reader crashes at a depth of some tens of thousands.
 const DEEPEST: usize = 64;
 
 pub fn losses(failed: u64, full: u64, untimed: u64, uncounted: u64) -> [LossCount; 4] {

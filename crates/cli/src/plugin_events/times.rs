@@ -3,9 +3,9 @@
 //!
 //! | a time | is taken for |
 //! |---|---|
-//! | inside of the recording, or at most an hour outside | UTC |
-//! | inside of the recording if it is read as `CLOCK_MONOTONIC`, or at most a minute outside | `CLOCK_MONOTONIC`; it is converted, and a note names the plugin |
-//! | any other | an unknown clock: the first time is placed at the recording's start, the others relative to it, and a note names the plugin |
+//! | during the recording, or at most an hour before or after it | UTC |
+//! | during the recording if it is read as `CLOCK_MONOTONIC`, or at most a minute before or after it | `CLOCK_MONOTONIC`; it is converted, and a note names the plugin |
+//! | any other | the time of an unknown clock: the first such time is placed at the recording's start, the others relative to it, and a note names the plugin |
 
 use crate::view::units::{moment, plural};
 
@@ -14,9 +14,9 @@ const MINUTE: i64 = 60_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// The beginning, in ns since 1970.
+    /// The beginning of the recording, in ns since 1970.
     pub first_ns: i64,
-    /// The end, in ns since 1970.
+    /// The end of the recording, in ns since 1970.
     pub last_ns: i64,
     /// Added to a time of `CLOCK_MONOTONIC`, this gives ns since 1970.
     pub offset_ns: i64,
@@ -101,7 +101,7 @@ mod tests {
             "{:?}",
             times.said()
         );
-        // These times are ticks of a device that counts from its own start.
+        // 7000 and 7900 are ticks of a device that counts from its own start.
         assert_eq!(times.read(&window, 7000), Read::Other(begin));
         assert_eq!(times.read(&window, 7900), Read::Other(begin + 900));
         assert_eq!(times.read(&window, i64::MIN), Read::Other(i64::MIN + begin));

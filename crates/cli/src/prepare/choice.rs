@@ -35,8 +35,9 @@ pub struct Chosen {
     pub notes: Vec<String>,
 }
 
-/// Returns the counters of `-e`. It is an error if one of them does not work here. Without `-e`,
-/// returns those of environment variables, or the default ones that work.
+/// Returns the counters of `-e`. It is an error if one of them does not work on this machine.
+/// Without `-e`, returns the counters that environment variables name, or the default counters that
+/// work.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -70,8 +71,9 @@ pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     notes
 }
 
-/// Resolves counters to sample on every CPU. Their groups are numbered from `first`. Simulated
-/// counters keep their scope, because they do not count on CPUs.
+/// Resolves counters to sample on every CPU. The numbers of their groups begin with `first`, so
+/// that they differ from those of other counters. Simulated counters keep their scope, because they
+/// do not count on CPUs.
 pub fn system_wide(
     lists: &[String],
     first: u16,
@@ -108,8 +110,8 @@ pub fn resolve(
     Ok(counters)
 }
 
-/// Checks that the counters work. The error has a message for each counter that does not work, and
-/// the remedies.
+/// Checks that the counters work. The error has a message for each counter that does not work, or
+/// says that they do not work together, and has the remedies.
 fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     let report = check::check(counters, machine);
     let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
@@ -131,7 +133,8 @@ pub fn refused(problem: &check::Problem, machine: &Machine) -> Failure {
     Failure::new(&problem.message).advise(advice::for_problem(problem, machine))
 }
 
-/// With `--multiplex`, groups may take turns on the PMU. Returns `None` if there is only one group.
+/// With `--multiplex`, returns a note that names the groups, because they may take turns on the
+/// PMU. Returns `None` if there is only one group.
 fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let names = |group: &[Counter]| {
@@ -157,9 +160,9 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
 }
 
 /// Returns a hint that says how to name counters. Returns `None` if this user has no right to use
-/// software counters, or if a variable names what to count. No counter is opened for this check:
-/// with the first software counter, the kernel changes its own code and stops every processor
-/// meanwhile.
+/// software counters, or if an environment variable already names counters. No counter is opened
+/// for this check: when the first software counter is opened, the kernel changes its own code and
+/// stops every processor meanwhile.
 pub fn ask_for_counters(origin: Origin, resolver: &Resolver) -> Option<String> {
     let kinds = defaults::asked(&|_| None);
     let named =

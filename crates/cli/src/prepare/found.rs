@@ -1,6 +1,6 @@
-//! Finds out what a recording depends on: the shared library, a directory for the pool (the file in
-//! memory that records are written to), the clock, and the time that counters add to a context
-//! switch.
+//! Finds out what a recording depends on: the path of the recorder's shared library, a directory
+//! for the pool (the file in memory for the records), the clock, and the time that counters add to
+//! a context switch.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 const LIBRARY: &str = "libcounterpoint.so";
 
 pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
-    // The kernel has resolved the links in this path.
+    // Linux has resolved the symbolic links in this path.
     let program = std::env::current_exe()?;
     let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
     let above = beside.parent().unwrap_or(Path::new("/"));
@@ -35,8 +35,9 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the value of `LD_PRELOAD`, which keeps its present value at the end. The dynamic linker
-/// splits it at colons and spaces, so a path with one of these is replaced by a symbolic link.
+/// Returns the new value of `LD_PRELOAD`: the library, followed by the present value. The dynamic
+/// linker splits the value at colons and spaces, so a path with a colon or white space is replaced
+/// by a symbolic link.
 pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
     let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
     let mut value = if awkward(library) {
@@ -54,12 +55,13 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
     Ok(value)
 }
 
-/// Returns a directory for the pool. It should be on a memory file system: writes cause no page
-/// faults once the pool's pages are present. Otherwise, the pool is in the profile's directory, and
-/// the second result may be a warning.
+/// Returns a directory for the pool. The pool should be on a memory file system: writes cause no
+/// page faults there once the pool's pages are present. Otherwise, the pool is in the profile's
+/// directory, and the second result may be a warning.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
-        // The sticky bit of the system's shared directory protects the files of each user.
+        // Everybody can write to `/dev/shm`, but its sticky bit keeps other users from replacing
+        // the pool.
         let is_safe = base == Path::new(SHARED_MEMORY) || is_private(&base);
         if is_safe && is_memory(&base) && is_writable(&base) {
             return (base.join(directory_name()), None);
@@ -91,8 +93,7 @@ fn is_memory(path: &Path) -> bool {
 }
 
 /// Whether only this user can replace files in the directory. `XDG_RUNTIME_DIR` may belong to
-/// another user (after `su`), and the directory of a pool may contain a link to the preloaded
-/// library.
+/// another user (after `su`), who could replace the pool or the link to the preloaded library.
 fn is_private(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.uid() == user() && found.mode() & 0o022 == 0)
 }

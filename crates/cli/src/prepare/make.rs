@@ -38,10 +38,11 @@ pub struct Prepared {
     pub beside: Vec<Counter>,
     /// Environment variables for the recorded program.
     pub variables: Vec<(&'static str, OsString)>,
-    /// [`Prepared::announce`] writes the manifest. For `run`, the child process writes it.
+    /// [`Prepared::announce`] writes the manifest. For `run`, the forked process that becomes the
+    /// program writes the manifest.
     pub manifest: Manifest,
     pool_directory: PathBuf,
-    /// The lock is held until the manifest exists.
+    /// The lock on the output directory, which is held until the manifest exists.
     lock: Option<DirectoryLock>,
     /// The pool and the profile's directory stay open: some file systems give a file a new inode
     /// number when no process has it open.
@@ -57,8 +58,8 @@ impl Prepared {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
 
-    /// Writes the manifest, which makes the directory a profile. With `watched`, the recording is
-    /// over when that process ends.
+    /// Writes the manifest, which makes the directory a profile. The recording is over when the
+    /// process `watched` ends, if there is one.
     ///
     /// # Errors
     /// If the manifest cannot be written, the profile's directory and the pool are removed.
@@ -75,7 +76,7 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Releases the lock. The caller has written the manifest.
+    /// Releases the lock on the output directory. The caller must have written the manifest.
     pub fn is_announced(&mut self) {
         self.lock = None;
     }
@@ -89,7 +90,7 @@ impl Prepared {
         }
     }
 
-    /// Removes the directory of a pool that is gone.
+    /// Removes the pool's directory if the pool file is gone.
     pub fn tidy(&self) {
         if !self.pool_directory.join(POOL_NAME).exists() {
             let _ = fs::remove_dir_all(&self.pool_directory);
@@ -124,7 +125,8 @@ pub fn make(
         load_into(plugins, program);
     }
     let clock = choose_clock(machine);
-    // With `--budget`, counters are open only during some calls.
+    // With `--budget`, counters are open only during some calls, so their cost per context switch
+    // would not apply to the whole run.
     let switch_cost = recording.budget.map_or_else(|| switch_cost(&counters), |_| None);
     let keeping = recording.budget.filter(|part| *part > 0.0 && origin == Origin::Run);
     let kept_open = keeping.and_then(|_| keep_open(&counters));
@@ -169,8 +171,9 @@ pub fn make(
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };
-    // The name says whether there are plugins to load at the start. The program of a session reads
-    // the file anyway.
+    // The name of the run file says whether there are plugins to load at the start. A session's
+    // program loads no plugins at the start: the agent reads the run file and loads the plugins
+    // when the session begins.
     let at_start = run_file.plugins.is_some() && origin != Origin::Session;
     let name = if at_start { RUN_FILE_WITH_PLUGINS_NAME } else { RUN_FILE_NAME };
     let run_path = directory.join(name);
@@ -202,8 +205,9 @@ pub fn make(
     let held = held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?;
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
-    // The OpenCL loader loads these plugins a second time, as layers. CUDA's driver and NVTX also
-    // load a plugin again.
+    // In the recorded program, the OpenCL loader also loads the plugins that are layers, because
+    // `OPENCL_LAYERS` names them. CUDA's driver and NVTX likewise load the plugin that their
+    // variable names.
     let files = || run_file.plugins.iter().flat_map(|plugins| &plugins.files).map(Path::new);
     let layers = opencl_layers(files(), std::env::var_os(OPENCL_LAYERS).as_deref());
     let injection = cuda_injection(files(), std::env::var_os(CUDA_INJECTION).as_deref());
@@ -230,8 +234,8 @@ pub fn make(
     })
 }
 
-/// This command keeps the counters open as long as it runs. The kernel patches its own code when
-/// the first counter of a kind is opened, and when the last is closed. Each patching takes 40 µs,
+/// Keeps the counters open as long as this command runs. The kernel patches its own code when the
+/// first counter of a kind is opened, and when the last is closed. Each patching takes 40 µs,
 /// sometimes 10 ms (measured with Linux 6.18). With `--budget`, the program opens and closes
 /// counters often.
 fn keep_open(counters: &[Counter]) -> Option<ThreadCounters<'static>> {
@@ -282,8 +286,9 @@ pub fn manifest(
     }
 }
 
-/// Whether hosts must report each call, so that the numbers of calls are exact. The program of a
-/// session with `--budget` can ask for these numbers.
+/// Whether frameworks such as PyTorch must report each op to the recorder, so that the numbers of
+/// calls are exact. This holds for every session with `--budget`, because its program can ask for
+/// these numbers.
 fn exact_counts(recording: &Recording, origin: Origin) -> bool {
     recording.exact_counts || recording.budget.is_some() && origin == Origin::Session
 }

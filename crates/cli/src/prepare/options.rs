@@ -95,7 +95,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Takes options that the user did not give from `counterpoint.toml`.
+    /// Takes the counters and the budget from `counterpoint.toml`, unless the user's options or
+    /// variables replace or exclude them.
     pub fn configure(&mut self) -> Result<(), Failure> {
         config::load()?;
         let asked = |name: &str| std::env::var_os(name).is_some_and(|list| !list.is_empty());
@@ -122,14 +123,15 @@ impl Recording {
         self.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT))
     }
 
-    /// Returns the layout of the pool. It has a page for each thread that records, and with
-    /// `--loops` another page for the thread's loops.
+    /// Returns the layout of the pool. The pool has a page (a block of memory that one thread
+    /// fills) for each thread that records, and with `--loops` another page for the thread's loops.
     pub fn pool_layout(&self) -> Layout {
         let pages = if self.loops.is_some() { 2 } else { 1 };
         Layout::with_pages(pages * self.max_threads.unwrap_or(0) as usize)
     }
 
-    /// Returns the rank from the options, or else from the variables of the launcher.
+    /// Returns the rank from the options, or else from the environment variables of the job's
+    /// launcher, such as `torchrun`.
     pub fn job(&self) -> Option<Job> {
         match self.rank {
             Some(rank) => Some(Job { rank, size: self.world_size }),
@@ -141,11 +143,11 @@ impl Recording {
         job_name(variable)
     }
 
-    /// Returns the variables that pass the rank and the number of ranks to the program.
+    /// Returns the environment variables that pass the rank and the number of ranks to the program.
     pub fn job_variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let rank = self.rank.map(|rank| (RANK_VARIABLE, rank.to_string().into()));
-        // A number of ranks in the environment does not belong to the rank of `--rank`, so it is
-        // replaced.
+        // A number of ranks that is already in the environment does not belong to the rank of
+        // `--rank`, so the variable is replaced, possibly by an empty text.
         let size = self.rank.map(|_| self.world_size.map_or(String::new(), |n| n.to_string()));
         rank.into_iter().chain(size.map(|size| (WORLD_SIZE_VARIABLE, size.into())))
     }

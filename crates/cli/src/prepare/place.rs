@@ -23,7 +23,8 @@ pub fn place(output: &Path) -> Result<PathBuf, Failure> {
     let directory: PathBuf = absolute.components().collect();
     // A symbolic link is kept, and its target is replaced.
     match fs::symlink_metadata(&directory) {
-        // Anybody can create a link in a directory such as /tmp.
+        // Anybody can create a link in a directory such as /tmp, so a link of another user may lead
+        // to a wrong place.
         Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
             Err(Failure::new(format!(
                 "output {}: is a link that belongs to another user",
@@ -45,11 +46,11 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
 }
 
-/// A lock for choosing a free place and writing a manifest there. Without the lock, another command
-/// could remove a directory that is still empty.
+/// The lock that a command holds while it creates a profile's directory and writes the manifest
+/// there. Without the lock, another command could remove the directory while it is still empty.
 ///
-/// The lock is taken on the parent directory, so it needs no file. If the file system does not
-/// support such locks, or the lock is held for too long, the command continues without it.
+/// The parent directory itself is locked (`flock`), so there is no lock file. If the file system
+/// does not support such locks, or the lock is held for too long, the command continues without it.
 pub struct DirectoryLock(Option<fs::File>);
 
 impl DirectoryLock {
@@ -73,8 +74,8 @@ impl DirectoryLock {
     }
 }
 
-/// Moves an earlier profile out of the way, as perf does with its data files. Also removes what a
-/// command left that was killed before it wrote the manifest. `lock` must be the lock for this
+/// Moves an earlier profile out of the way, as perf does with its data files. Also removes what is
+/// left of a command that was killed before it wrote the manifest. `lock` must be the lock for this
 /// directory.
 pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
@@ -95,14 +96,16 @@ pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
         if series.iter().any(|(_, run)| run.origin != Origin::Env && !is_over(run)) {
             return Err(refuse("a program is still recording into it"));
         }
-        // Records of an interrupted series may still be in memory.
+        // Records of an interrupted series may still be in shared memory (in pools), so they are
+        // first moved into their profiles.
         for (path, _) in series.iter().filter(|(_, run)| run.state != State::Finished) {
             collect(path, Closing::Now).map_err(Failure::new)?;
         }
         return move_away(directory, &found, &refuse);
     }
     let Ok(manifest) = Manifest::read(directory) else {
-        // Without the lock, another command may be about to write its manifest there.
+        // Without the lock, the directory is not removed, because another command may be about to
+        // write its manifest there.
         if lock.0.is_some() && unfinished::remove(directory).map_err(Failure::new)? {
             return Ok(());
         }
@@ -115,7 +118,8 @@ pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
         ))
         .hint("wait until the program has ended, or choose another place with -o DIR"));
     }
-    // Records of an interrupted recording may still be in memory.
+    // Records of an interrupted recording may still be in shared memory (in the pool), so they are
+    // first moved into the profile.
     collect(directory, Closing::Now).map_err(Failure::new)?;
     move_away(directory, &found, &refuse)
 }
@@ -156,7 +160,7 @@ fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     Some(paths.filter_map(read).collect())
 }
 
-/// Moves the directory to `DIR.old`. An older directory at that path is removed.
+/// Moves the directory to `DIR.old`. An older profile or series at that path is removed.
 fn move_away(
     directory: &Path,
     found: &fs::Metadata,

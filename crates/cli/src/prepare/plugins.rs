@@ -61,7 +61,8 @@ impl PluginArgs {
     /// Returns the options for the run file; `None` if there are no plugins.
     ///
     /// # Errors
-    /// Returns an error if a plugin or a kind that the user named does not exist.
+    /// Returns an error if a plugin that the user named cannot be used, if a kind does not exist,
+    /// or if the configuration contains a zero byte.
     pub fn resolve(&self, origin: Origin) -> Result<Option<PluginOptions>, Failure> {
         let files = match self.plugins.is_empty() {
             false => files(&self.plugins)?,

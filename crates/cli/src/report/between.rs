@@ -1,6 +1,6 @@
 //! `report --by between`: shows the time in which threads were in no call. A row is a pair of ops
-//! on one thread: the op before a gap and the op after it. For calls inside of other calls, a
-//! second table shows the gaps by level.
+//! on one thread: the op before a gap and the op after it. If calls are inside of other calls, a
+//! second table shows the gaps on each level of nesting.
 
 use std::io;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 const SCHEMA: &str = "counterpoint.between/1";
 
 /// The smallest and the greatest length of names in the second column of a table for people. Names
-/// get a quarter of the width within these bounds, because the numbers matter more.
+/// get a quarter of the table's width within these bounds, because the numbers matter more.
 const BEFORE: [usize; 2] = [20, 36];
 
 /// The names of columns, each with its label and explanation. An entry without a name explains a
@@ -49,8 +49,8 @@ pub const EXPLAINED: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Returns the table of gaps for a page, and for each row the op before the gap. Returns `None` if
-/// there are no gaps.
+/// Returns the table of gaps for the HTML page, and for each row the op before the gap. Returns
+/// `None` if there are no gaps.
 pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)> {
     let rows: Vec<&Gap> = gaps.rows.iter().collect();
     let mut table = columns(profile, gaps, &rows, &Sides::new(profile, gaps), None);

@@ -1,7 +1,7 @@
 //! `report DATASET`: shows a table of the ranks of a job, and a table of ops over all ranks.
 //!
-//! All numbers come from [`analysis::across`]. Each format also shows what is incomplete in the
-//! dataset.
+//! All numbers come from [`analysis::across`]. With each format, the user also learns what is
+//! missing from the dataset.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -61,8 +61,8 @@ struct Opened {
     gaps: Vec<String>,
 }
 
-/// Opens a dataset and reads the records of its ranks. First gives up all rights that the view does
-/// not need.
+/// Opens a dataset and reads the records of its ranks. Before reading, the process gives up all
+/// access rights that the report does not need.
 fn read(args: &Args, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> {
     let dir = &args.profile;
     confine(None, needs);
@@ -122,7 +122,7 @@ fn align(dataset: &Dataset, only: &Only, run: &mut RunAcross, glob: &str) -> Res
     Ok(())
 }
 
-/// Returns an error if an option needs more than the sums of a dataset.
+/// Returns an error if an option was given that cannot be used with a dataset.
 fn refuse(args: &Args, by: RowKind) -> Result<(), Failure> {
     let given = [
         (args.tree, "--tree"),
@@ -188,7 +188,8 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     output(args, &rows, text, document)
 }
 
-/// Returns lines about the first gaps.
+/// Returns one line for each gap, up to [`MOST_NAMED`] gaps, and then a line with the number of the
+/// other gaps.
 fn gaps(opened: &Opened) -> Vec<String> {
     let mut lines: Vec<String> = opened.gaps.iter().take(MOST_NAMED).cloned().collect();
     match opened.gaps.len().saturating_sub(MOST_NAMED) {
@@ -249,13 +250,14 @@ fn own(sums: &Sums) -> Option<Value> {
     sums.own_ns.map(|ns| Value::Ns(ns as f64))
 }
 
-/// Returns the margin of error of an estimated self time, for its mark in the table. It is
-/// infinite, because the interval is not known.
+/// Returns the margin of error of an estimated self time. The margin is infinite, which the table
+/// shows as `±?`, because a dataset has no intervals of self times.
 fn margin(sums: &Sums) -> Option<f64> {
     sums.is_estimate.then_some(f64::INFINITY)
 }
 
-/// Returns the column with the names of runs. Tables for people have it if there are several runs.
+/// Returns the column with the names of runs. Tables for people contain this column only if there
+/// are several runs.
 fn run_column(runs: &[RunAcross], of_rows: Vec<Option<Value>>) -> Column {
     match runs.len() {
         0 | 1 => Column::for_programs("run", of_rows),
@@ -367,7 +369,8 @@ struct RunOut<'a> {
     calls: Option<i128>,
     self_ns: Option<i128>,
     imbalance: Option<f64>,
-    /// The slowest rank comes first.
+    /// The ranks that stand out, each with the op in which it is furthest above the median. The
+    /// rank with the largest difference comes first.
     slow: Vec<SlowOut<'a>>,
 }
 

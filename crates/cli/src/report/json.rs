@@ -24,7 +24,7 @@ use crate::view::usage::UsageOut;
 
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
 
-/// Each row is created when it is written.
+/// The rows of the report, in the order of the table. Each row is computed when it is written.
 struct RowsOut<'a> {
     overview: &'a Overview<'a>,
     order: &'a [usize],
@@ -37,7 +37,7 @@ impl Serialize for RowsOut<'_> {
     }
 }
 
-/// A sum, written as a whole number if it is whole.
+/// The sum of a counter, which is written as a whole number or as a real number.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SumOut {
@@ -73,7 +73,8 @@ fn document(report: &Report<'_>) -> impl Serialize {
         by: name_of(overview.by),
         sort: report.sort,
         filter: overview.filter,
-        // The next four members are absent if the user did not give the option of this name.
+        // `kind`, `device`, `stream` and `skip_ms` are present only if the option of the same name
+        // restricts the report.
         kind?: overview.places[0],
         device?: overview.places[1],
         stream?: overview.places[2],
@@ -86,7 +87,8 @@ fn document(report: &Report<'_>) -> impl Serialize {
             devices?: Some(devices).filter(|devices| *devices > 0),
             calls: summary.calls,
             dispatches: summary.dispatches,
-            // Null, like `self_ns`, if calls were counted and not timed.
+            // `duration_ns` and `self_ns` are equal. They are null if the time in calls is not
+            // known, because calls were only counted.
             duration_ns: total,
             self_ns: total,
             // `between_ns` is the part of the threads' wall times outside of calls, and `self_ns`
@@ -96,8 +98,8 @@ fn document(report: &Report<'_>) -> impl Serialize {
             spans?: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls?: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
-        // `around` and `dominant` are about all calls, so they are absent if the report shows only
-        // some.
+        // `around` and `dominant` are about all calls, so only a report by op that leaves out no
+        // calls has them.
         around?: summary.around(profile).filter(|_| is_whole).map(|of| object! {
             ..key: key_out(profile, of.key),
             total_ns: of.total_ns,
@@ -108,7 +110,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
             ..key: key_out(profile, Key::Op(of.op)),
             share: of.share,
         }),
-        // Present only in a run with `--budget`.
+        // Present only if the profile was recorded with `run --budget`.
         sampled?: sampled::json(overview),
         rows: RowsOut { overview, order: &report.table.order },
         processes: (0..profile.processes.len()).map(|i| process(overview, i)).collect::<Vec<_>>(),
@@ -127,7 +129,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
     let in_ns = |ticks: Estimate| ticks.times(profile.timeline.ns_per_tick());
     let counters = profile.manifest.counters.iter().zip(&row.counters);
-    // With `run --passes`, each pass (run of the program) repeats the calls of every op.
+    // With `run --passes`, each row by op or by rank is a mean over the passes (repeated runs of
+    // the program).
     let repeated = analysis::are_means(profile, overview.by);
     let of_pass = row.in_pass(analysis::passes(profile, overview.by));
     let passes = row.passes.iter().filter(|_| repeated).map(|pass| {
@@ -192,10 +195,10 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     total: counter.map(|c| sum_out(c.value, c)),
                     per_call: counter.map(|c| c.mean().value),
                     calls: counter.map_or(0, |c| c.calls),
-                    // The part of `total` that the recorder itself caused, as measured with empty
-                    // calls.
+                    // The part of the recorded sum that the recorder itself caused, as measured
+                    // with empty calls.
                     empty_share: counter.and_then(|c| c.empty_share()),
-                    // Absent if nothing was subtracted, or if the error is not known.
+                    // Absent if nothing was subtracted, or if the error of the sum is not known.
                     intervals?: counter
                         .filter(|c| subtracted && has_range(sampled, i, c))
                         .map(|c| object! { total: c.value, per_call: c.mean() }),
@@ -203,7 +206,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     // the hardware during the run.
                     estimated_calls?: multiplex.then(|| counter.map_or(0, |c| c.estimated)),
                     covered?: counter.and_then(|c| c.covered()),
-                    // Present only in a run with `--budget`.
+                    // Present only if the profile was recorded with `run --budget`.
                     sampled?: sampled::counter(row, i),
                 }
             })
@@ -218,8 +221,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     name: &metric.name,
                     unit: &metric.unit.name,
                     value: of_row.value,
-                    // Absent if the metric has no value, or if the values of empty calls are not
-                    // known.
+                    // `low` and `high` are absent if the metric has no value, or if the values of
+                    // empty calls are not known.
                     low?: of_row.interval.map(|[low, _]| low),
                     high?: of_row.interval.map(|[_, high]| high),
                     calls: of_row.calls,
@@ -232,15 +235,15 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     }
 }
 
-/// Whether the error of a counter's sum is known: the values of empty calls were measured, and a
-/// sample of timed calls is large enough.
+/// Whether the error of a counter's sum is known: the values of empty calls were measured, and with
+/// `--budget` enough calls were timed.
 fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal) -> bool {
     let of_sample = sampled.and_then(|row| *row.counters.get(counter)?);
     total.brackets.is_some() && of_sample.is_none_or(|sample| sample.total.interval.is_some())
 }
 
-/// Returns a counter's sum. The sum is a whole number if nothing, or an exact whole number, was
-/// subtracted.
+/// Returns a counter's sum. The result is a whole number if nothing was subtracted, or if the
+/// difference is known exactly, whole and below 2^53.
 fn sum_out(value: Estimate, counter: CounterTotal) -> SumOut {
     /// Every whole number up to this value can be represented exactly as a double.
     const MOST: f64 = (1u64 << 53) as f64;
@@ -261,7 +264,8 @@ fn process(overview: &Overview<'_>, index: usize) -> impl Serialize {
         pid: process.id.pid,
         start_time: process.id.start_time,
         generation: process.id.generation,
-        // `member` is the number of the profile that recorded the process, within a merged profile.
+        // In a merged profile, `member` is the index of the profile that recorded the process;
+        // otherwise `member` is absent.
         rank?: process.job.map(|job| job.rank),
         world_size?: process.job.and_then(|job| job.size),
         member?: Some(process.member).filter(|_| !overview.profile.members.is_empty()),
@@ -282,7 +286,7 @@ fn thread(overview: &Overview<'_>, time: &ThreadTime) -> impl Serialize {
         name: &overview.profile.processes[time.process].threads[time.thread].name,
         calls: time.calls,
         wall_ns: time.wall_ns,
-        // Null if the times of some calls are not known.
+        // The next three members are null if the thread's time in calls is not known.
         dispatch_ns: time.dispatch_known.then_some(time.dispatch_ns),
         no_dispatch_ns: time.dispatch_known.then(|| time.no_dispatch_ns()),
         recorder_ns: time.dispatch_known.then_some(time.recorder_ns),

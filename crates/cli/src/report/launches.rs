@@ -1,6 +1,6 @@
-//! `report --by launch`: shows the work that ops launched on devices. The op of an activity (a
-//! piece of work on a device) is known from the id that the plugin received for it (`run
-//! --plugin-ids`).
+//! `report --by launch`: shows the work that ops launched on devices. With `run --plugin-ids`, a
+//! plugin gets an id for each op. The plugin records this id in the activities (pieces of work on a
+//! device) that the op launched.
 
 use std::io;
 use std::process::ExitCode;
@@ -20,8 +20,8 @@ use crate::view::text::table;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
-/// Returns a table of the work that ops launched, for a page. Returns `None` if no activity has the
-/// id of an op.
+/// Returns a table of the work that ops launched, for the HTML page. Returns `None` if no activity
+/// has the id of an op.
 pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let Launched { rows, total_ns, .. } = by_launch(profile, &activities).map_err(Failure::new)?;
@@ -51,7 +51,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     });
     let table = columns(&rows, total_ns);
     let mut table = Table::new(table, (0..rows.len()).collect());
-    // The rows are already sorted by `total`.
+    // `by_launch` has already sorted the ops by their total time, and the rows of each op by
+    // `total`.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
@@ -62,8 +63,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort: args.sort.as_deref().unwrap_or("total"),
             filter: args.filter.as_deref(),
-            // The sum of the durations of all activities with the id of an op, even of those that a
-            // filter leaves out.
+            // The sum of the durations of all activities with the id of a recorded op, including
+            // activities that a filter leaves out.
             total_ns,
             // The number of activities whose id belongs to no recorded op.
             of_no_op,

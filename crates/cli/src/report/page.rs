@@ -1,4 +1,4 @@
-//! `report --html`: collects the tables of the report for the page.
+//! `report --html`: collects the tables for the HTML page.
 
 use std::path::{Path, PathBuf};
 
@@ -80,9 +80,10 @@ fn columns_explained(all: &[(&str, &str, &str)]) -> Vec<Explained> {
 
 /// The files from which the page is made, in addition to the profile.
 pub struct Beside<'a> {
-    /// Whether files whose paths are in the profile are opened.
+    /// Whether files that the profile names may be opened (`--code`).
     pub named: bool,
-    /// Directories in which object files and source texts of loops are searched.
+    /// Directories in which to look for object files (`objects`) and for the program texts that
+    /// were instrumented (`sources`).
     pub objects: &'a [PathBuf],
     pub sources: &'a [PathBuf],
     /// The path or the address of an exported trace of the profile.
@@ -187,12 +188,12 @@ fn no_path(profile: &Profile) -> String {
     format!("critical path: a page has none for more than {most} calls; {where_else}")
 }
 
-/// A profile with more calls has no critical path in its page, because all calls would have to be
-/// in memory: 150 bytes for each call.
+/// The page of a profile with more calls than this has no critical path, because all calls would
+/// have to be in memory: 150 bytes for each call.
 const PATH_CALLS: u64 = 3_000_000;
 
-/// Returns the critical path. Returns `None` if it is not known that any thread waited for another
-/// thread.
+/// Returns the table of the critical path. Returns `None` if there is no path, or if no waits
+/// between calls, tasks or devices were found.
 fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     let Ok(path) = critical_path(profile).map_err(Failure::new)? else { return Ok(None) };
     let links = path.links;

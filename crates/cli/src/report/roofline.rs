@@ -95,8 +95,8 @@ fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roo
     Ok((rows, roofs))
 }
 
-/// Returns the table, the explanations of its columns, and the chart, for a page. Returns `None` if
-/// the work (operations or bytes) is not known for any op.
+/// Returns the table, the explanations of its columns, and the chart, for the HTML page. Returns
+/// `None` if the work (operations or bytes) is not known for any op.
 pub fn whole(
     profile: &Profile,
     before: &Before,
@@ -145,14 +145,15 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // Null if there are no roofs for the profile's machine.
+            // Null if no measured roofs are used for this profile.
             measured_unix_ns: measured.map(|measured| measured.measured_unix_ns),
             metrics?: unless_empty(metrics_out(&metrics)),
             rows: table.order.iter().map(|row| row_out(&rows[*row], &metrics)).collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
         }
     };
-    // With a filter, missing rows are expected, and JSON and CSV have no place for the note.
+    // With a filter, missing rows are expected, and JSON and CSV have no place for a note about
+    // missing rows.
     let is_asked = args.format == Format::Table && args.filter.is_none();
     let missing = is_asked.then(|| missing(profile, args.raw, &rows)).flatten();
     let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());
@@ -199,8 +200,8 @@ fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> impl Serialize {
     }
 }
 
-/// With `people`, the column `bound` contains [`FAR`] for an op that is far below both roofs,
-/// because neither limits it.
+/// In a table for people (`people`), the column `bound` contains [`FAR`] for an op that is far
+/// below both roofs, because neither limits it.
 fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Placed) -> Option<Value>| {
         Column::new(rank, name, title, rows.iter().map(cell).collect())
@@ -260,7 +261,7 @@ const EXPLAINED: [(&str, &str, &str); 4] = [
     ("level", "level: ", "the nearest cache with room for the bytes of a call, or memory"),
 ];
 
-/// Whether a column has no values if there are no roofs.
+/// Whether a column of [`EXPLAINED`] has values only if there are roofs.
 fn is_of_roofs(column: &str) -> bool {
     matches!(column, "roof" | "level")
 }
@@ -298,7 +299,8 @@ fn text(
     Ok(())
 }
 
-/// Returns a note about the ops that have no row, and the part of the time in calls that they took.
+/// Returns a note that names ops without a row, and says which part of the time in calls all ops
+/// without a row took.
 fn missing(profile: &Profile, raw: bool, rows: &[Placed]) -> Option<String> {
     let summary = summarize(profile, &Options { raw, ..Options::default() });
     let unplaced = unplaced(profile, &summary, rows)?;

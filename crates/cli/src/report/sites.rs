@@ -21,8 +21,8 @@ use crate::view::units::{percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 const SITES_SCHEMA: &str = "counterpoint.sites/1";
-/// The name of the column with the site's number. Sorted by it, the rows are in the order of the
-/// program.
+/// The name of the column with the site's number. Rows that are sorted by this column are in the
+/// order in which the program launches the dispatches.
 const SITE: &str = "site";
 
 /// The names of columns, each with its label and explanation.
@@ -42,17 +42,17 @@ pub const EXPLAINED: [(&str, &str, &str); 9] = [
     ),
 ];
 
-/// The table of all sites, for a page.
+/// The table of all sites, for the HTML page.
 pub struct Whole {
     pub table: Table,
     /// The op of each row.
     pub keys: Vec<Option<Key>>,
-    /// Sentences about the part of the time that more threads could reduce.
+    /// Sentences that say during which part of the time a further thread would have had work.
     pub lead: Vec<String>,
 }
 
-/// Returns the sites, or `None` if there are none. With `raw`, the recorder's part is not
-/// subtracted from the times.
+/// Returns the sites, or `None` if there are none. With `raw`, the time that the recorder added is
+/// not subtracted.
 pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     let found = sites_as(profile, raw)?;
     let rows: Vec<&Site> = found.rows.iter().collect();
@@ -62,9 +62,9 @@ pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     Some(Whole { table, keys, lead: room(profile, &found) })
 }
 
-/// Returns sentences about the part of the time that more threads could reduce. They say when
-/// another thread would have had work, and not how much faster the program would be: that has not
-/// been measured.
+/// Returns sentences that say during which part of the time a further thread would have had work.
+/// The sentences do not say how much faster the program would be, because that has not been
+/// measured.
 fn room(profile: &Profile, found: &Sites) -> Vec<String> {
     let room = &found.room;
     if room.span <= 0.0 {
@@ -178,8 +178,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // `busy_ns` is the time in which some dispatch ran. It and `dispatches` include sites
-            // that a filter leaves out.
+            // `busy_ns` is the time in which some dispatch ran. `busy_ns` and `dispatches` include
+            // sites that a filter leaves out.
             busy_ns: ns(found.busy),
             dispatches: found.dispatches,
             run: found.run().map(|run| object! {
@@ -187,7 +187,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 dispatches: run.dispatches,
                 busy_ns: ns(run.busy),
                 between_ns: ns(run.between),
-                // The gaps before runs of the model.
+                // The next five members describe the gaps before runs of the model.
                 before_ns: ns(run.before.mean),
                 before_p50_ns: ns(run.before.median),
                 before_max_ns: ns(run.before.longest),
@@ -212,7 +212,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 }
 
 fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
-    // Several sites can launch the same function, and several functions can have the same name.
+    // Each function gets one label, even if several sites launch it; functions with the same name
+    // get different labels.
     let mut keys: Vec<Key> = rows.iter().map(|site| Key::Op(site.op)).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -264,8 +265,8 @@ fn text(
         n => format!(" (mean of {n} passes)"),
     };
     let dispatches = plural(found.dispatches.into(), "dispatch");
-    // `busy` counts the time in which dispatches overlap once; `walls` adds up the times of all
-    // dispatches.
+    // Time in which several dispatches ran is counted once in `busy`, but once for each of these
+    // dispatches in `walls`.
     let walls = match time(found.walls() * profile.timeline.ns_per_tick()) {
         walls if walls == busy => String::new(),
         walls => format!(" (walls of all dispatches, added up: {walls})"),

@@ -29,7 +29,8 @@ use crate::view::units::{grouped, percent, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 const OFF_CPU: &str = "off-CPU between";
-/// At most this many threads are listed, unless [`SILENT`] adds some. The others are counted.
+/// At most this many threads are listed, and up to [`SILENT`] threads without calls in addition.
+/// The others are counted.
 const THREADS: usize = 16;
 /// Of the threads without calls, at least this many are listed (or all, if there are fewer).
 const SILENT: usize = 4;

@@ -26,9 +26,9 @@ use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 const MODULES_SCHEMA: &str = "counterpoint.modules/1";
 const LINES_SCHEMA: &str = "counterpoint.lines/1";
 const SHAPES_SCHEMA: &str = "counterpoint.shapes/1";
-/// The row for ops in no module.
+/// The name of the row for ops in no module.
 const NO_MODULE: &str = "(no module)";
-/// The row for ops that no line of Python code called.
+/// The name of the row for ops that no line of Python code called.
 const NO_LINE: &str = "(no line)";
 /// Stands for shapes that were not recorded.
 const NO_SHAPES: &str = "(not recorded)";
@@ -64,7 +64,7 @@ fn modules(
     };
     rows.retain(|row| args.filter.as_deref().is_none_or(|glob| matches(glob, row)));
     let mut table = of_modules(&rows, ops_ns, is_line);
-    // The rows are already sorted by `total`.
+    // `by_module` and `by_line` have already sorted the rows by the time in ops.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
@@ -99,7 +99,8 @@ fn of_modules(rows: &[ModuleRow], ops_ns: i64, is_line: bool) -> Table {
         rows.iter().map(|row| Some(Value::Count(of(row).into()))).collect()
     };
     let called = |cells: Vec<Option<Value>>| -> Vec<Option<Value>> {
-        // The row for ops in no module has no calls, so its cells in these columns are empty.
+        // The row for ops in no module, or called by no line, has no calls, so its cells in these
+        // columns are empty.
         rows.iter().zip(cells).map(|(row, cell)| cell.filter(|_| row.calls > 0)).collect()
     };
     let names = rows
@@ -175,7 +176,8 @@ fn of_shapes(rows: &[ShapeRow], self_ns: i64, metrics: &[Bound]) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// Returns the tables of modules, lines and shapes, for a page. A table without rows is left out.
+/// Returns the tables of modules, lines and shapes, for the HTML page. A table is left out if no
+/// module, line or shape was recorded for it.
 pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let mut tables = Vec::new();

@@ -42,14 +42,14 @@ struct Row {
     is_match: bool,
 }
 
-/// The whole tree, for a page.
+/// The whole tree, for the HTML page.
 pub struct Whole {
     pub table: Table,
-    /// The columns of the table, each with its label and explanation.
+    /// The names of columns, each with its label and explanation.
     pub explained: Vec<(&'static str, &'static str, &'static str)>,
     /// The index of each row's parent.
     pub parents: Vec<Option<usize>>,
-    /// The op of each row; `None` for rows that are not ops.
+    /// The op of each row; `None` for the rows of loops.
     pub keys: Vec<Option<Key>>,
 }
 
@@ -79,10 +79,10 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     (table.names == Names::Tree).then_some(Whole { table, explained, parents, keys })
 }
 
-/// The name of the column with a row's time without the rows below it.
+/// The name of the column with a row's time without the time of the rows below it.
 const REST: &str = "rest_ns";
 
-/// Returns the columns of a tree, each with its label and explanation.
+/// Returns the names of a tree's columns, each with its label and explanation.
 fn explained(table: &Table) -> Vec<(&'static str, &'static str, &'static str)> {
     let has_rest = table.columns.iter().any(|column| column.name == REST && !column.csv_only);
     let total = ("total_ns", "total: ", "with what is inside, and as a part of the time in calls");
@@ -245,7 +245,7 @@ fn columns(rows: &[Row]) -> Table {
         column(1, "self_ns", "self", &|row| ns(row.of.own)),
         Column { csv_only: !has_rest, ..column(1, REST, "rest", &|row| ns(row.of.rest)) },
         column(1, "share", "share", &|row| row.of.share.map(Value::Part)),
-        // The name alone may not show the kind of a row.
+        // CSV has the row's kind as a column, because the name alone may not show it.
         Column {
             csv_only: true,
             ..column(9, "kind", "", &|row| Some(Value::Text(row.kind.to_owned())))

@@ -37,8 +37,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// `words` are the arguments, with the name first. The program gets the environment of this
-    /// process, with `variables` added.
+    /// Stores what `execve` needs. `words` are the arguments, with the program's name first. The
+    /// program gets the environment of this process, with `variables` added.
     ///
     /// # Errors
     /// Returns an error if the path, an argument or a variable contains a zero byte.
@@ -64,7 +64,7 @@ impl Program {
         })
     }
 
-    /// `announcement` writes the manifest, which contains the id of the child.
+    /// Starts the program. `announcement` writes the manifest, which contains the id of the child.
     ///
     /// # Errors
     /// Returns the reason why the program does not run.
@@ -118,14 +118,14 @@ impl Program {
         }
         pass_on_early_signal();
         let pid = pid.cast_unsigned();
-        // Emulators of a processor treat this `clone` as `fork`: the child cannot store `process`
-        // in this process's memory. So `process` is `None`.
+        // An emulator of a processor treats this `clone` as `fork`: the child cannot store
+        // `process` in this process's memory, so `process` stays `None`.
         let process = process.or_else(|| ProcessId::of(pid));
         Ok(process.unwrap_or(ProcessId { pid, start_time: 0 }))
     }
 }
 
-/// `None` if the child still runs.
+/// Returns how a child has ended; `None` if it still runs.
 ///
 /// # Errors
 /// Returns an error if the process is no child, or has been waited for.
@@ -175,7 +175,7 @@ struct Child<'a> {
     trouble: Option<Trouble>,
 }
 
-/// Returns only if the child could not execute the program.
+/// Runs in the child, and executes the program. Returns only if that fails.
 extern "C" fn become_it(child: *mut c_void) -> c_int {
     // SAFETY: `begin` passes a pointer to its variable `child`, and the thread that runs `begin` is
     // suspended until this process executes another program or ends.
@@ -221,8 +221,8 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 /// Returns the top of the child's stack. A guard area lies below the stack. The stack stays mapped:
 /// unmapping would interrupt the processor on which the program has just started.
 fn stack() -> io::Result<*mut c_void> {
-    /// `execvpe` copies the arguments for a script without a `#!` line, and the list may be long.
-    /// Unused pages take no memory.
+    /// For a script without a `#!` line, `execvpe` copies the list of arguments to the stack, and
+    /// the list may be long. Unused pages take no memory.
     const BYTES: usize = 8 << 20;
     const GUARD: usize = 64 << 10;
     static TOP: OnceLock<usize> = OnceLock::new();

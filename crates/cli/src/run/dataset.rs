@@ -1,7 +1,7 @@
 //! `run --dataset`: adds the recording to a dataset at intervals while the program runs
 //! (`periodic.rs`), and when it has ended.
 //!
-//! A separate process of `export --dataset` adds the recording, completely or not at all. The user
+//! A separate process (`export --dataset`) adds the recording, completely or not at all. The user
 //! can also add the profile later.
 
 mod periodic;
@@ -40,7 +40,8 @@ pub struct DatasetArgs {
 }
 
 impl DatasetArgs {
-    /// `goes_on` means that the program still runs.
+    /// Returns the command that adds the profile in `directory` to the dataset `dir`. `goes_on`
+    /// means that the program still runs.
     pub fn adding(
         &self,
         dir: &Path,
@@ -55,7 +56,7 @@ impl DatasetArgs {
         if let Some(rank) = rank {
             command.arg("--rank").arg(rank.to_string());
         }
-        // Standard output belongs to the program.
+        // Standard output belongs to the program, so the command must not write to it.
         command.arg("--").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
@@ -73,7 +74,8 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
         Ok(_) if !dir.is_dir() => {
             Err(Failure::new(format!("--dataset {}: it is not a directory", dir.display())))
         }
-        // Another rank may be creating the dataset at this moment.
+        // A directory without foreign files is accepted, because another rank may be creating the
+        // dataset at this moment.
         Ok(_) => match foreign(dir).map_err(Failure::new)? {
             Some(found) => Err(Failure::new(format!(
                 "--dataset {}: it is not a dataset, and not empty: it has {}",
@@ -86,16 +88,17 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// If the user chose no output, each rank gets its own one: the ranks on one machine are often
-/// started in the same directory.
+/// If the user chose no output and the rank is known, the profile's name contains the rank. This is
+/// because the ranks on one machine are often started in the same directory.
 pub fn choose_output(recording: &mut Recording) {
     if let (None, Some(job)) = (&recording.output, recording.job()) {
         recording.output = Some(PathBuf::from(format!("counterpoint.rank{}.cpt", job.rank)));
     }
 }
 
-/// `running` is the number of processes that still record. `shown` is the profile's path as the
-/// user typed it. Errors are printed and not returned, because the profile exists.
+/// Runs the command `adding`, and prints the result. `running` is the number of processes that
+/// still record. `shown` is the profile's path as the user typed it. Errors are printed and not
+/// returned, because the profile is complete even if it cannot be added.
 pub fn add(dir: &Path, mut adding: Command, shown: &Path, running: usize) {
     let later = || {
         let (shown, dir) = (shown.display(), dir.display());

@@ -31,16 +31,18 @@ use screen::{Key, Screen, Shown};
 
 pub use output::Redirected;
 
-/// The shortest time between two drawings of the view.
+/// The shortest time between two drawings of the view, unless the terminal's size changes.
 const LEAST: Duration = Duration::from_secs(1);
-/// After its work, the view pauses for this many times the processor time of the work, or longer.
+/// After the view has read calls and drawn, it pauses for this many times the processor time that
+/// this took, or longer.
 const PAUSE: u32 = 150;
 /// Reading calls may take this fraction of the time since the view began. Opening the profile and
 /// drawing the view take additional time.
 const READING: f64 = 0.003;
 /// Before the first drawing, reading calls may take this long, so that the view is not empty.
 const FIRST: Duration = Duration::from_millis(4);
-/// The time between two checks of the keyboard, the size of the terminal and the program's output.
+/// The time between two checks of the keyboard and the terminal's size. After the view has ended,
+/// the time between two checks for new output of the program.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub struct Prepared {
@@ -73,7 +75,7 @@ impl Prepared {
         self.output.redirect()
     }
 
-    /// `name` is the program's name.
+    /// Starts the thread that shows the view. `name` is the program's name.
     ///
     /// # Errors
     /// Returns an error if no thread can be started.
@@ -81,7 +83,8 @@ impl Prepared {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-live".to_owned());
-        // A signal must interrupt the main thread, which waits for the program.
+        // The new thread blocks signals, because they must interrupt the main thread, which waits
+        // for the program.
         let before = super::sampler::block_signals();
         let thread = builder.spawn(move || show(self, &directory, &name, &told));
         // SAFETY: `block_signals` filled the set with this thread's mask.
@@ -99,7 +102,8 @@ impl Running {
     fn finish(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A panic in the view's thread is ignored: the terminal is restored.
+            // A panic in the view's thread is ignored, because its unwinding has restored the
+            // terminal.
             let _ = thread.join();
         }
     }
@@ -147,9 +151,9 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
     output.pass_on();
 }
 
-/// Stops when reading has taken the processor time `may`.
+/// Adds calls of the profile to `live`, until this has taken the processor time `may`.
 fn read(directory: &std::path::Path, live: &mut Live, may: Duration, spent: &mut Duration) {
-    // The next try may succeed.
+    // If the profile cannot be opened now, the next try may succeed.
     let Ok(profile) = Profile::open(directory) else { return };
     let before = thread_cpu_ns();
     let taken = || Duration::from_nanos(thread_cpu_ns().saturating_sub(before));

@@ -6,9 +6,10 @@
 //!  -e {a,b},{c}   ──► {a,b} {c}            one pass per group
 //! ```
 //!
-//! If there is room, each set also gets task-clock, so that passes can be compared. If the program
-//! does not end with status 0 in a pass, no further pass is started. A signal that ends a command
-//! (such as SIGINT) also ends the series of passes after the current or the next pass.
+//! Task-clock is added to each set that has room for one more counter, so that the passes have a
+//! counter in common for comparisons. If the program does not end with status 0 in a pass, no
+//! further pass is started. After a signal that ends a command (such as SIGINT), the current pass
+//! is the last one. If the signal arrives between two passes, the next pass is the last one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -120,7 +121,8 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     say::<true>(closed, directory, args);
 }
 
-/// Runs before anything is created.
+/// Divides the counters among the passes. This is done before anything is created, because it can
+/// fail.
 fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     let machine = Machine::here();
     let (option, typed) = match args.recording.events.is_empty() {
@@ -144,8 +146,9 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     Ok(Work { sets, beside, infos, metrics })
 }
 
-/// Returns the variable that names the processor's counters, and its value. Variables for other
-/// devices are not used, because all counters of such a device are read at once.
+/// Returns the name and the value of the environment variable that lists the processor's counters.
+/// The environment variables for other devices are not used: all counters of such a device are read
+/// at once, so no passes are needed for them.
 fn of_variable() -> Option<(String, String)> {
     let processor = KINDS.iter().find(|kind| kind.counted_by == CountedBy::Processor)?;
     let set = |name: String| Some((std::env::var(&name).ok()?, name));

@@ -1,10 +1,10 @@
-//! Samples counters that belong to no thread of the program while the program runs. The samples are
-//! written to `tracks/run`.
+//! While the program runs, samples counters that belong to no thread of the program, such as those
+//! of a whole CPU. The samples are written to `tracks/run`.
 //!
-//! A thread of `run` reads the counters before the program starts, then at start + n × interval,
-//! and once more after the program has ended. The times are absolute, so they do not drift. A
-//! missed sample is not taken later. The difference between the first and the last sample is the
-//! count of the whole run.
+//! A thread of `run` reads the counters before the program starts, then at fixed intervals, and
+//! once more after the program has ended. The time of each reading is computed from the start of
+//! the sampling, not from the previous reading, so delays do not add up. A missed sample is not
+//! taken later. The difference between the first and the last sample is the count of the whole run.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,8 +19,8 @@ use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 
-/// The time between two writes of samples to the profile. If `run` is killed, the samples since the
-/// last write are lost.
+/// Samples are written to the profile if the previous write was at least this long ago. If `run` is
+/// killed, the samples since the last write are lost.
 const FLUSH: Duration = Duration::from_secs(1);
 
 pub struct Sampler {
@@ -77,22 +77,23 @@ impl Sampler {
     }
 
     /// Allows the sampling thread to write the manifest until `finish` is called; no other thread
-    /// may do so meanwhile. It adds a snapshot of the clocks, with which ticks can be converted to
-    /// ns even if `run` is killed.
+    /// may do so meanwhile. The thread adds a snapshot of the clocks, with which ticks can be
+    /// converted to ns even if `run` is killed.
     pub fn manifest_is_free(&self) {
         let _ = self.tell.send(Told::ManifestIsFree);
     }
 
-    /// Returns the first error, if any.
+    /// Ends the sampling. Returns the first error, if any.
     pub fn finish(self) -> Option<String> {
         let _ = self.tell.send(Told::Stop);
         self.thread.join().unwrap_or_else(|_| Some("the sampler's thread has ended".to_owned()))
     }
 }
 
-/// The main thread handles signals. Returns the signals that were blocked before.
+/// Blocks all signals in this thread, because the main thread handles them. Returns the signals
+/// that were blocked before.
 pub(super) fn block_signals() -> libc::sigset_t {
-    // SAFETY: zeros are values of sets, and both sets outlive the calls.
+    // SAFETY: zeros are valid sets of signals, and both sets outlive the calls.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -104,7 +105,8 @@ pub(super) fn block_signals() -> libc::sigset_t {
 
 struct Unit {
     plan: Plan,
-    /// `None` for simulated counters, which belong to the whole machine.
+    /// The CPUs whose counters are read. `None` for simulated counters, which belong to the whole
+    /// machine.
     cpus: Option<Vec<u32>>,
 }
 
@@ -126,7 +128,7 @@ struct Open<'a> {
     plan: &'a Plan,
     scope: Scope,
     counters: ThreadCounters<'a>,
-    /// The series in the track, one for each counter.
+    /// For each counter, the number that identifies the series of its samples in `tracks/run`.
     series: Vec<u32>,
 }
 
@@ -174,7 +176,8 @@ fn describe(writer: &mut TracksWriter, open: &mut [Open<'_>], wanted: &Wanted) {
     }
 }
 
-/// Returns the first error of writing. Sampling continues after such an error.
+/// Samples the counters until [`Sampler::finish`] is called. Returns the first error of writing;
+/// sampling continues after such an error.
 fn sample(
     writer: &mut TracksWriter,
     open: &mut [Open<'_>],

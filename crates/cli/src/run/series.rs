@@ -1,4 +1,5 @@
-//! `run --repeat`: runs one program several times, or two programs alternately, in new processes.
+//! `run --repeat`: runs one program, or each of two programs, several times, each time in a new
+//! process.
 //!
 //! ```text
 //!  warm-up   A B          once each, recorded and thrown away
@@ -7,12 +8,13 @@
 //! ```
 //!
 //! The state of a machine (frequency, load, caches) changes within seconds. Consecutive runs find
-//! nearly the same state, and the random order favours neither program. When all runs of A were
-//! made before all runs of B, one verdict in four was wrong (docs/diff.md).
+//! nearly the same state, and the random order favours neither program. In experiments in which all
+//! runs of A came before all runs of B, about one in four comparisons gave a wrong verdict
+//! (docs/diff.md).
 //!
-//! In the warm-up, each program runs as often as `--warm-up` says, whatever is measured. Its files
-//! are in memory afterwards. Within a run, no calls are left out, because the first iterations
-//! hardly change the compared statistics.
+//! In the warm-up, each program runs as often as `--warm-up` says. Afterwards, the files that the
+//! program reads are in memory. The first calls of each later run are compared like its other
+//! calls, because they hardly change the compared statistics.
 //!
 //! The series ends early if a program does not end with status 0, or if a signal arrives that ends
 //! a command (such as SIGINT). The complete rounds can still be compared.
@@ -44,7 +46,7 @@ use crate::view::open::typed;
 use crate::view::units::{plural, time};
 
 const DEFAULT_SERIES: &str = "counterpoint.series";
-/// A warm-up's profile is removed when the warm-up ends.
+/// The name of the directory with a warm-up's profile, which is removed when the warm-up ends.
 const WARM_UP: &str = "warm-up";
 
 /// Several runs.
@@ -133,7 +135,8 @@ impl Ended {
     }
 }
 
-/// If a round is missing, this process ends with the status or signal that ended the series.
+/// Records a series. If a round is missing, this process ends with the status or signal that ended
+/// the series.
 pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, Failure> {
     let mut programs = vec![Program::new(Side::A, args.command.clone())?];
     if let Some(Words(words)) = &args.repeat.against {
@@ -214,7 +217,7 @@ fn plan(args: &Args, rounds: u32, programs: &[Program]) -> Result<Series, Failur
     })
 }
 
-/// `None` if all rounds are complete.
+/// Runs the warm-up and all rounds. Returns `None` if all rounds are complete.
 fn all(
     args: &Args,
     series: &Series,

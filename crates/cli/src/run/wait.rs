@@ -1,5 +1,5 @@
-//! Waits until the recorded program has ended. Meanwhile, appends pages that its threads have
-//! filled with records to the profile.
+//! Waits until the recorded program has ended. Meanwhile, takes the pages that the program's
+//! threads have filled with records, and appends them to the profile.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -9,11 +9,12 @@ use profile::drain::Drain;
 
 use super::begin::{exit_of, wait_for};
 
-/// Points to a counter in the pool: the number of full pages that the program's threads have
-/// offered. The handler of SIGCHLD adds 1 to it, too.
+/// Points to a counter in the pool (memory shared with the program): the number of full pages that
+/// the program's threads have offered to this process. The handler of SIGCHLD adds 1 to it, too.
 static OFFERS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// No file becomes longer than `longest` bytes.
+/// Waits for the end of the program, and appends full pages to the profile meanwhile. This function
+/// makes no file of the profile longer than `longest` bytes.
 ///
 /// # Errors
 /// Returns the errors of [`wait_for`].
@@ -45,10 +46,10 @@ pub fn wait_and_drain(
     status
 }
 
-/// Whether there are several processors. On a single one, draining would only take time from the
-/// program.
+/// Whether this process may run on several processors; true if this is not known. On a single one,
+/// draining would only take time from the program.
 fn has_processors() -> bool {
-    // SAFETY: zeros are a value of the set, and the kernel writes no more bytes than the size that
+    // SAFETY: zeros are a valid `cpu_set_t`, and the kernel writes no more bytes than the size that
     // is passed.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -67,7 +68,8 @@ extern "C" fn note(_: i32) {
 }
 
 fn handle_children(handler: Option<extern "C" fn(i32)>) {
-    // SAFETY: zeros are a value of `sigaction`. The handler makes only one atomic addition.
+    // SAFETY: zeros are a valid `sigaction`, and `action` outlives the call. The handler makes only
+    // atomic accesses, so it is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction =

@@ -51,8 +51,8 @@ pub struct Line {
 
 /// How a command line is handled.
 pub enum Plan {
-    /// rustc makes no code, or only code that rustc or cargo itself runs (procedural macros and
-    /// build scripts).
+    /// There is nothing to instrument: rustc makes no code, or only code that rustc or cargo itself
+    /// runs (procedural macros and build scripts).
     Nothing,
     /// The code cannot be instrumented for this reason.
     Cannot(&'static str),
@@ -60,7 +60,8 @@ pub enum Plan {
 }
 
 impl Line {
-    /// Returns an error if a file with arguments cannot be read.
+    /// Splits the arguments of rustc into options with their values, and files. Returns an error if
+    /// a file with arguments cannot be read.
     pub fn read(words: &[OsString]) -> io::Result<Self> {
         let mut all: Vec<OsString> = Vec::new();
         for word in words {
@@ -107,8 +108,8 @@ impl Line {
         named.filter_map(|(_, _, value)| Some(value.as_ref()?.to_string_lossy().into_owned()))
     }
 
-    /// Returns the last value of an option of code generation. An option without a value has the
-    /// value `yes`.
+    /// Returns the value of a code-generation option (`-C name=value`); if the option occurs
+    /// several times, the last value. An option without a value has the value `yes`.
     fn codegen(&self, name: &str) -> Option<String> {
         self.values("-C").rev().find_map(|option| match option.split_once('=') {
             Some((option, value)) => (option == name).then(|| value.to_owned()),
@@ -206,8 +207,8 @@ impl Line {
     }
 
     /// Returns the arguments with which rustc compiles the crate and also writes its LLVM IR.
-    /// Options that are replaced are left out: the linker, and options that make several objects of
-    /// a crate.
+    /// Leaves out the linker, for which the caller passes another one, and the options with which
+    /// rustc makes several objects of a crate.
     pub fn first(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for (name, whole, value) in &self.words {

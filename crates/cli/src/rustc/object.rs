@@ -57,8 +57,8 @@ impl Assembler {
     }
 
     fn command(&self, triple: &str, output: &Path) -> Command {
-        // The processor, its features, frame pointers and unwind tables are attributes of the
-        // functions in the IR.
+        // The processor, its features, frame pointers and unwind tables need no flags, because they
+        // are attributes of the functions in the IR.
         match self {
             Self::Clang(program) => {
                 let flags = [format!("--target={triple}"), "-O2".into(), "-fPIC".into()];
@@ -76,8 +76,8 @@ impl Assembler {
     }
 }
 
-/// Finds the program that compiles the IR: a clang that is new enough, or `llc` of rustup's
-/// llvm-tools.
+/// Finds the program that compiles the IR: a clang that can read the IR of this rustc, or `llc` of
+/// rustup's llvm-tools.
 pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     if let Some(clang) = reads(llvm.version) {
         return Ok(Assembler::Clang(clang));
@@ -96,7 +96,7 @@ pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     ))
 }
 
-/// The command in place of the linker writes its messages to this file.
+/// `counterpoint rustc-link`, which runs in place of the linker, writes its messages to this file.
 const NOTES: &str = "notes";
 
 pub fn note(folder: &Path, line: &str) {
@@ -109,8 +109,8 @@ pub fn notes(folder: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Compiles the instrumented IR to an object in the `folder` with the IR, unless the object exists
-/// already.
+/// Instruments the IR in `folder`, and compiles it to an object in the same folder, unless the
+/// object exists already. Returns `None` if nothing was instrumented.
 fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<PathBuf>, String> {
     let object = folder.join("instrumented.o");
     if object.is_file() {
@@ -196,7 +196,7 @@ pub fn replace(
         }
     };
     let members = ar(&[OsStr::new("t"), archive.as_os_str()])?;
-    // A static library also contains the objects of the crates that it depends on.
+    // A static library also contains the objects of other crates, on which this crate depends.
     let ours = |member: &&str| member.starts_with(name) && member.ends_with(OBJECT);
     let mut found = members.lines().filter(ours);
     let (Some(member), None) = (found.next(), found.next()) else {

@@ -13,9 +13,10 @@ use profile::Origin;
 use crate::prepare::{self, Chosen, Recording};
 
 /// Returns the counters of `recording` that work on this machine. Leaves out unknown names,
-/// counters that do not open or count, and counters of whole packages. If the others cannot be
-/// counted together, leaves out the last ones, or with `--multiplex` divides them into groups. Each
-/// counter that is left out has a note.
+/// counters that cannot be opened or do not count, and counters of whole packages (processors),
+/// which do not count single threads. With `--multiplex`, divides the remaining counters into
+/// groups that can be counted at once. Without this option, leaves out counters from the end of the
+/// list until the rest can be counted together. For each counter that is left out, there is a note.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -45,7 +46,8 @@ pub fn counters_of(
                 }
             });
             let known = known.collect::<Vec<_>>().join(",");
-            // If the syntax of the user's list is wrong, `resolve` returns the error.
+            // Each item is valid alone, but the list of them can be wrong, for example if a name
+            // occurs twice. Then `resolve` returns the error.
             let list = if known.is_empty() { "none" } else { &known };
             prepare::resolve("-e", list, resolver, machine)?
         }

@@ -1,6 +1,6 @@
-//! Writes the variables as CSV (RFC 4180): one row per op, thread and variable. A row without a
-//! thread covers all threads of the op. With `--by rank`, there is a column `rank` and there are no
-//! rows for threads. An empty field means that the value is missing.
+//! Writes the statistics as CSV (RFC 4180): one row per op, thread and variable (the duration or a
+//! counter). A row without a thread covers all threads of the op. With `--by rank`, there is a
+//! column `rank` and there are no rows for threads. An empty field means that the value is missing.
 
 use std::io::{self, Write};
 
@@ -89,7 +89,8 @@ fn rows(
     Ok(())
 }
 
-/// Returns the ends of the interval of the number of all calls; empty if unknown.
+/// Returns as text the lowest and the highest likely number of all calls; both texts are empty if
+/// the limits are not known.
 fn calls_within(scope: &Scope) -> [String; 2] {
     let Some(sampled) = scope.sampled.as_deref() else { return Default::default() };
     let ends = match &sampled.by_steps {

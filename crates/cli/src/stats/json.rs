@@ -1,5 +1,5 @@
-//! Writes the statistics as JSON with one op per line, which `docs/schema.md` describes. A missing
-//! value is `null`, or its member is absent (`name?:` in `object!`).
+//! Writes the statistics as JSON with one op per line. `docs/schema.md` describes the document. A
+//! missing value is `null`, or its member is absent (`name?:` in `object!`).
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,8 +22,8 @@ use crate::view::variables::{Subtracted, name_and_unit, scale};
 
 const STATS_SCHEMA: &str = "counterpoint.stats/1";
 
-/// Values of counters are integers that can exceed 2⁵³. Durations are real numbers, because they
-/// are converted from ticks.
+/// Values of counters are integers that can exceed 2⁵³, unless the recorder's share is subtracted
+/// from them. Durations are real numbers, because they are converted from ticks.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum NumberOut {
@@ -31,7 +31,7 @@ enum NumberOut {
     Real(f64),
 }
 
-/// Prints the document. Returns whether it contains a loop.
+/// Prints the document. Returns whether the output contains a loop.
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
     let (profile, stats) = (view.profile, view.stats);
     let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;

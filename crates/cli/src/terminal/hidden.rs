@@ -18,8 +18,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 /// Whether a terminal would execute or hide this character, or reorder other characters because of
 /// it. Such characters are control characters (C0, DEL, C1), line and paragraph separators,
 /// direction marks, everything that Unicode calls a format character or ignorable by default, and
-/// noncharacters. Source: Unicode Character Database 16 (`Cc`, `Cf`, `Zl`, `Zp`,
-/// `Default_Ignorable_Code_Point`, `Noncharacter_Code_Point`).
+/// noncharacters. The table below comes from the Unicode Character Database 16 (`Cc`, `Cf`, `Zl`,
+/// `Zp`, `Default_Ignorable_Code_Point`, `Noncharacter_Code_Point`).
 pub fn is_hidden(c: char) -> bool {
     let n = c as u32;
     if n < 0x80 {

@@ -24,14 +24,15 @@ use std::time::{Duration, Instant};
 use super::{is_quiet, is_verbose, visible};
 use crate::view::units::{bytes, grouped, shorten, time};
 
-/// The line is shown after this time of the outermost step.
+/// The line is shown when the outermost step has taken this long.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
 /// The sequence that goes to the start of the line and erases the line.
 const ERASE: &str = "\r\x1b[K";
 
-/// Bytes that were read from or written to files that the user named.
+/// The number of bytes that were read from files that the user named; [`WRITTEN`] counts the bytes
+/// written to such files.
 static READ: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
@@ -63,7 +64,8 @@ enum Amount {
     Read(u64, u64),
     /// The value of [`WRITTEN`] at the step's start.
     Written(u64),
-    /// How many things are processed, how many there are, and what they are called.
+    /// The number of things that are already processed, the number of all of them, and their name,
+    /// for example `calls`.
     Of(Arc<AtomicU64>, u64, &'static str),
 }
 
@@ -94,23 +96,23 @@ pub fn writing(path: &Path) -> Doing {
     begin(what, Amount::Written(WRITTEN.load(Ordering::Relaxed)))
 }
 
-/// Begins a step that processes `all` things, which are called `things`: `calls`. The caller
-/// reports what is done to [`Doing::done`].
+/// Begins a step that processes `all` things. `things` is their name, for example `calls`. The
+/// caller reports its progress with [`Doing::done`].
 pub fn step_of(what: impl Into<String>, all: u64, things: &'static str) -> Doing {
     begin(what.into(), Amount::Of(Arc::default(), all, things))
 }
 
-/// The step that [`phase`] began last and that has not ended.
+/// The step that was passed to [`phase`] last; `None` if it has ended.
 static PHASE: Mutex<Option<Doing>> = Mutex::new(None);
 
-/// Begins a step that ends at the next call of this function, or when the command prints to a
-/// terminal or ends.
+/// Keeps the step in progress until the next call of this function, or until the command prints to
+/// a terminal or ends.
 pub fn phase(doing: Doing) {
     let before = PHASE.lock().unwrap_or_else(PoisonError::into_inner).replace(doing);
     drop(before);
 }
 
-/// Ends the step that [`phase`] began.
+/// Ends the step that was passed to [`phase`] last.
 pub fn end_phase() {
     let last = PHASE.lock().unwrap_or_else(PoisonError::into_inner).take();
     drop(last);
@@ -202,8 +204,8 @@ fn draw() {
     let _ = io::stderr().write_all(format!("{ERASE}{text}").as_bytes());
 }
 
-/// Returns a line with fewer than `columns` columns, if its prefix and the time fit. Erasing a
-/// wrapped line would leave its beginning on the screen.
+/// Returns a line with fewer than `columns` columns, if the prefix, the progress and the time fit.
+/// Erasing a wrapped line would leave its beginning on the screen.
 fn line(what: &str, far: &str, elapsed: Duration, columns: usize) -> String {
     let end = match far {
         "" => format!(": {} s", elapsed.as_secs()),
@@ -217,12 +219,13 @@ fn line(what: &str, far: &str, elapsed: Duration, columns: usize) -> String {
     format!("{begin}{}{end}", shorten(&what, width))
 }
 
-/// Formats the progress of a step; empty if unknown.
+/// Returns the progress of a step as text, which is empty if the progress is not known.
 fn far(amount: &Amount) -> String {
     match amount {
         Amount::Unknown => String::new(),
         Amount::Read(from, all) => {
-            // Some files are read twice, so the bytes are limited to the size of the files.
+            // Some files are read twice, so the shown number is limited to the total size of the
+            // files.
             let read = READ.load(Ordering::Relaxed).saturating_sub(*from).min(*all);
             format!("{} of {}", bytes(read as f64), bytes(*all as f64))
         }
@@ -237,7 +240,7 @@ fn far(amount: &Amount) -> String {
     }
 }
 
-/// The caller must have locked [`STATE`].
+/// Erases the line if it is drawn. The caller must have locked [`STATE`].
 fn erase() {
     if IS_DRAWN.swap(false, Ordering::Relaxed) {
         let _ = io::stderr().write_all(ERASE.as_bytes());
@@ -250,7 +253,8 @@ pub fn write_in_place(text: &[u8]) {
     let _ = io::stderr().write_all(text);
 }
 
-/// Erases the line for good. [`super::Screen`] calls this before it writes to a terminal.
+/// Erases the line, which is not drawn again. [`super::Screen`] calls this before it writes to a
+/// terminal.
 pub fn end() {
     if !IS_OVER.swap(true, Ordering::Relaxed) {
         end_phase();
@@ -277,7 +281,8 @@ mod tests {
             let text = of("reading 漢字漢字漢字漢字漢字漢字漢字", "", columns);
             let wide = |c: char| if c.is_ascii() || c == '…' { 1 } else { 2 };
             let width: usize = text.chars().map(wide).sum();
-            // In a narrow terminal, the prefix and the time alone take more columns, up to 21.
+            // If the terminal is very narrow, the line does not fit: the prefix, an ellipsis and
+            // the time take up to 21 columns.
             assert!(width < columns.max(22), "{text}: {width} of {columns}");
         }
     }

@@ -140,8 +140,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes imported traces as timelines again. A single trace is written as it was. Several traces
-/// get separate rows.
+/// Writes imported traces as timelines again. A single trace is written as it was, except for what
+/// the options select or rename. Several traces are merged into one timeline, and each keeps its
+/// own rows.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
     let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
@@ -149,7 +150,8 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
         return Err(Failure::new(format!("read {dir}: the imported traces are gone")));
     }
     let traces = in_order(traces);
-    // The last arguments of `trace import` are the names of the files.
+    // The command of an imported profile is that of `trace import`, which ends with the names of
+    // the files.
     let files = &profile.manifest.command;
     let files = files.get(files.len().saturating_sub(traces.len())..).unwrap_or_default();
     let names: Vec<String> = match files.len() == traces.len() {
@@ -232,10 +234,12 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The default follows from the file's name. For standard output, it is JSON.
+    /// Returns the format that the user asked for, or else the one that belongs to the file's name
+    /// (JSON for standard output).
     ///
     /// # Errors
-    /// Returns an error if the name has none of the known extensions.
+    /// Returns an error if the user asked for no format and the name has none of the known
+    /// extensions.
     pub fn of(asked: Option<Self>, path: &Path) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         match (asked, name) {
@@ -280,15 +284,15 @@ impl Args {
     }
 }
 
-/// What `--category`, `--from` and `--to` select.
+/// The part of a timeline that `--category`, `--from` and `--to` select.
 struct Selection {
     filter: Filter,
-    /// The arrows of which both ends are written.
+    /// The ids of the arrows of which both ends are written.
     arrows: HashSet<u64>,
 }
 
 impl Selection {
-    /// `None` if everything is written.
+    /// Returns what the options select; `None` if everything is written.
     fn of(profile: &Profile, args: &Args) -> io::Result<Option<Self>> {
         let wish = args.wish();
         if wish.is_all() {
@@ -319,7 +323,8 @@ fn say_left_out(args: &Args, left_out: LeftOut) {
     );
 }
 
-/// Returns the losses that were found while reading, and how much was left out.
+/// Writes the selected part of the timeline, or the whole timeline if `part` is `None`. Returns the
+/// losses that were found while reading, and how much was left out.
 fn fill(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -334,7 +339,7 @@ fn fill(
     Ok((found, part.finish()?))
 }
 
-/// Writes the whole timeline, but without the arguments and the counters of calls.
+/// Writes the whole timeline, but calls have no arguments, counters or arrows.
 pub fn everything(sink: &mut (impl TimelineSink + Send), profile: &Profile) -> io::Result<()> {
     let args = Args { no_counter_tracks: true, no_arguments: true, ..Args::of(&profile.dir) };
     fill_all(sink, profile, &args).map(drop)
@@ -351,7 +356,7 @@ fn fill_all(
     }
 }
 
-/// The profile must not be a merged one.
+/// Writes the timeline of one profile, which must not be a merged one.
 fn fill_one(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -385,7 +390,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
-/// Returns the object `counterpoint` of the output.
+/// Returns the description of the profile that the output contains under the key `counterpoint`.
 fn facts(
     profile: &Profile,
     args: &Args,
@@ -414,8 +419,8 @@ fn facts(
     Ok(facts)
 }
 
-/// Returns the base of the times in an exported `.json`, in ns since 1970. `None` if there are
-/// several imported traces.
+/// Returns the base of the times in an exported `.json`, in ns since 1970. `None` for an imported
+/// profile, unless it has exactly one trace.
 pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
     if profile.manifest.origin != Origin::Import {
         return Ok(Some(chrome::write::base_time_ns(near_ns(profile))));
@@ -426,7 +431,7 @@ pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
     Ok(Some(chrome::write::base_of(trace.document.get("baseTimeNanoseconds"))))
 }
 
-/// Returns the time in ns since 1970 that becomes the base of an exported `.json`.
+/// Returns the time in ns since 1970 from which the base of an exported `.json` is computed.
 fn near_ns(profile: &Profile) -> i64 {
     // Readers drop events before the base, so the earliest of the known times is used.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
@@ -484,7 +489,8 @@ fn write_perfetto_calls(
     let mut noted = Noted::new(&mut writer);
     let (found, left_out) = fill(&mut noted, profile, args, part)?;
     let first = noted.first();
-    // The facts are at the end of the file, so they can include losses found on the way.
+    // The facts are at the end of the file, so they can include losses that were found while the
+    // events were written.
     let mut facts = facts(profile, args, part, &found)?;
     facts["losses"] = facts::losses(profile, &found);
     facts["page"] = facts::page(first);

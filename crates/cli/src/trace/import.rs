@@ -53,7 +53,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     fs::create_dir_all(directory(output)).map_err(failed)?;
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // Rights are given up in a new thread: the other threads keep theirs.
+    // Only a new thread gives up its rights, because the calling thread still has to move the
+    // finished profile to its place.
     let done = thread::scope(|scope| {
         let importing = scope.spawn(|| {
             confine(None, &Needs { made: Some(stage.path()), ..Needs::default() });
@@ -84,11 +85,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 pub enum Whose {
     /// The trace is accepted, whichever program has written it.
     Anybodys,
-    /// A trace that Counterpoint exported is refused, because its profile contains more data.
+    /// A trace that Counterpoint exported is refused, because the profile from which it was
+    /// exported contains more data.
     NotOurs,
 }
 
-/// Passes a trace on to `trace`, and stops if `whose` does not accept it.
+/// Passes the contents of a trace file on to `trace`, and fails if `whose` does not allow this
+/// file.
 struct Accepted<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     whose: Whose,
@@ -110,7 +113,7 @@ impl EventSink for Accepted<'_, '_> {
     }
 }
 
-/// `shifts` are the offsets that [`shifts`] returned.
+/// Makes a profile from the traces. `shifts` are the offsets that [`shifts`] returned.
 pub fn import(
     files: &[Input],
     output: &Path,
@@ -146,8 +149,9 @@ fn unreadable(file: &Input, error: ReadError) -> Failure {
     Failure::new(format!("read {}: {error}", file.name()))
 }
 
-/// Returns, for each file, the offset in ns that converts its times to those of the first file. The
-/// base of the times may be stored after the events, so several files are read twice.
+/// Returns, for each file, the offset in ns that converts its times to those of the first file. A
+/// file may store the base of its times after its events. So if there are several files, each is
+/// read twice: here for the base, and later for the events.
 pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
     impl EventSink for Base {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The times in the bundle (the file of IREE's profiler) are those of `CLOCK_MONOTONIC`. A dispatch
-//! of the bundle that is found in the profile does not become a second call: it is kept for
+//! of the bundle that is found in the profile does not become a second call, but is kept for
 //! timelines.
 
 use std::borrow::Cow;
@@ -34,9 +34,11 @@ use crate::view::open;
 use crate::view::rights::{Change, Needs, confine};
 use crate::view::units::plural;
 
-/// The first argument of a part of a profile that was made from a bundle.
+/// Events of a bundle are stored as parts of a process. This word is stored as the first argument
+/// of such a part's program.
 const SOURCE: &str = "iree-profile";
-/// The argument with the number of the profile's own dispatch.
+/// The name of an event's argument. Its value is the number that the event's dispatch has in the
+/// profile.
 const NUMBER: &str = "dispatch";
 
 pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
@@ -58,7 +60,8 @@ pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes one part for each device of the bundle. Also returns a sentence about the parts.
+/// Writes a part of the profile for each device of the bundle. Also returns a text with the number
+/// of dispatches that were found in the profile, and of events that were added.
 fn write(
     profile: &Profile,
     stage: &Dir,
@@ -92,8 +95,9 @@ fn write(
     Ok((Converted::of_events(events, added.notes), said))
 }
 
-/// Adds the number of the profile's dispatch to each dispatch of the bundle that is found. Returns
-/// the process with most of these dispatches, how many were found, and how many the bundle has.
+/// Adds to each dispatch of the bundle that is also in the profile the number that it has in the
+/// profile. Returns the process with most of these dispatches, the number of these dispatches, and
+/// the number of all dispatches in the bundle's rows for the host.
 fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize), String> {
     let Some(recorded) = dispatches(profile) else {
         return Err("a run with a budget recorded only some workgroups of each dispatch".to_owned());
@@ -110,7 +114,8 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     let wanted: Vec<usize> = bundle.dispatches().filter(on_host).collect();
     let mut of_process: BTreeMap<usize, usize> = BTreeMap::new();
     let mut found: Vec<(usize, u64)> = Vec::new();
-    // Both lists are sorted by the begin of the dispatches.
+    // Dispatches are sorted by their begins (those of the profile, for each process), so each
+    // search continues where the last one for the same function stopped.
     let mut next: HashMap<(&str, u64), usize> = HashMap::new();
     for at in &wanted {
         let slice = &bundle.slices[*at];
@@ -141,7 +146,8 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     Ok((process, found.len(), wanted.len()))
 }
 
-/// Returns a number that is greater than those of the other parts of this process.
+/// Returns the first free number for a part with events of this process: it is greater than the
+/// numbers of all such parts.
 fn free_part(profile: &Profile, process: usize) -> u32 {
     let owner = profile.processes[process].id;
     let parts = profile.processes.iter().filter(|p| p.id.owner() == Some(owner));
@@ -168,8 +174,8 @@ impl<'a, 'b> Added<'a, 'b> {
             return *row;
         }
         let index = self.first_part + self.rows.len() as u32;
-        // Each process of the profile has a block of numbers for plugins' events. The next block is
-        // free.
+        // Each process of the profile has a block of numbers for the rows of plugins' events. The
+        // block after the last one is free.
         let block = self.profile.processes.len() as i64;
         let row = PLUGIN_ROWS + block * i64::from(PLUGIN_PARTS) + i64::from(index);
         let number = device.rsplit(' ').next().unwrap_or_default().to_owned();
@@ -179,7 +185,8 @@ impl<'a, 'b> Added<'a, 'b> {
         row
     }
 
-    /// Names each process of the trace after its device and `process`.
+    /// Gives a name to each device's process in the trace: the name of the device and `process`,
+    /// the name of the recorded process.
     fn name_processes(&mut self, process: &str) -> Result<(), String> {
         for (device, row) in self.rows.clone() {
             let args = json!({ "name": format!("{device} of {process}") }).to_string();

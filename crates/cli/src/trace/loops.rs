@@ -1,5 +1,5 @@
-//! Writes loops into timelines: hits that mode `log` recorded one by one become slices, and the
-//! sums of all loops become metadata.
+//! Writes loops into timelines. Single hits (executions of a loop or function), which only the
+//! loops' mode `log` records, become slices. The sums over all hits become metadata.
 
 use std::io;
 
@@ -48,12 +48,13 @@ pub fn fill(profile: &Profile, sink: &mut impl TimelineSink) -> io::Result<()> {
     export_loops(profile, &slices, sink)
 }
 
-/// Whether the profile's clock is that of loops, the TSC.
+/// Whether the profile's clock is the TSC, which is also the clock of the loops' times.
 fn has_times(profile: &Profile) -> bool {
     matches!(profile.manifest.clock, Clock::Tsc)
 }
 
-/// `None` if there are no loops.
+/// Returns sums over all functions and loops, and the ones that took the most time. `None` if none
+/// was entered.
 pub fn facts(profile: &Profile) -> io::Result<Option<Value>> {
     let recorded = profile.loops().map_err(io::Error::other)?;
     let loops = Loops::new(profile, &recorded, &[], false);

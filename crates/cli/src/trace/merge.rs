@@ -54,7 +54,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Ending::Perfetto => perfetto(&args, &inputs)?,
         Ending::Json | Ending::JsonGz => chrome(&args, &inputs, ending)?,
     };
-    // Standard output is for the merged trace.
+    // If the merged trace goes to standard output, the lines about the files are printed to
+    // standard error.
     if is_standard(&args.output) {
         alignments.iter().for_each(|alignment| say!("{}", in_words(alignment)));
         return Ok(ExitCode::SUCCESS);
@@ -93,8 +94,9 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
     Ok(alignments)
 }
 
-/// In Perfetto's format, a row must be described before its slices, and its slices must be ordered.
-/// So the files are first imported into a temporary profile.
+/// Merges the files into a trace in Perfetto's format. In this format, a row must be described
+/// before its slices, and its slices must be ordered. So the files are first imported into a
+/// temporary profile.
 fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
@@ -114,10 +116,11 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     Ok(alignments)
 }
 
-/// Makes a temporary directory, beside the output if that is a file. It is removed when the
+/// Makes a temporary directory: beside the output if that is a file or does not exist yet, and
+/// otherwise in the system's directory for temporary files. The directory is removed when the
 /// returned value is dropped.
 fn beside(output: &Path) -> io::Result<Stage> {
-    // A pipe or a device may be in a directory such as /dev.
+    // A pipe or a device may be in a directory in which nothing can be created, such as /dev.
     Stage::create(&match std::fs::metadata(output) {
         Ok(there) if !there.is_file() => std::env::temp_dir(),
         _ if is_standard(output) => std::env::temp_dir(),

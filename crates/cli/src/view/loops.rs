@@ -53,13 +53,13 @@ pub struct Loops<'a> {
     pub dispatches: Dispatches,
     /// The op that each function or loop ran in: a dispatch, or an op of a virtual machine.
     pub around: OpsAround,
-    /// The nodes of each module that are shown, in the order of the rows.
+    /// For each module, the indices of the nodes that are shown, in the order of the rows.
     pub rows: Vec<Vec<usize>>,
-    /// The nodes of each module that `--top` leaves out.
+    /// For each module, the number of rows that `--top` leaves out.
     pub left_out: Vec<usize>,
-    /// Whether a filter chose the rows; modules without rows are then hidden.
+    /// Whether a filter chose the rows. If so, modules without rows are hidden.
     pub is_chosen: bool,
-    /// Times are as measured: the cost of a hit is not subtracted.
+    /// Whether times are as measured, without subtracting the cost of hits.
     pub raw: bool,
     pub more: More,
 }
@@ -70,7 +70,8 @@ pub struct More {
     pub codes: Option<Vec<code::Found>>,
     pub source: bool,
     pub texts: source::Texts,
-    /// Ids and name patterns of the functions and loops to show. Without any, an overview is shown.
+    /// Ids and name patterns of the functions and loops whose code and texts are shown (`--only`).
+    /// Without any, an overview is shown.
     pub of: Vec<String>,
 }
 
@@ -119,14 +120,16 @@ impl<'a> Loops<'a> {
         }
     }
 
-    /// Returns the nodes of a module that are shown, in the order of the rows.
+    /// Returns the shown nodes of a module, in the order of the rows.
     pub fn chosen(&self, module: usize) -> impl Iterator<Item = &LoopNode> {
         let nodes = &self.table.modules[module].nodes;
         self.rows[module].iter().filter_map(|index| nodes.get(*index))
     }
 
-    /// Chooses rows by a pattern of names and up to `top` of them, sorted by a column. Without
-    /// `all`, what was never entered is left out.
+    /// Keeps the functions and loops that match `filter`, and those around and inside of them. Of
+    /// these, the `top` with the most time are kept, and those around them. Rows directly below the
+    /// same row are sorted by the column `sort`. Without `all`, functions and loops that were never
+    /// entered are left out.
     pub fn choose(
         &mut self,
         filter: Option<&str>,
@@ -212,7 +215,8 @@ fn all_rows(table: &LoopTable) -> Vec<Vec<usize>> {
     table.modules.iter().map(|tree| (0..tree.nodes.len()).collect()).collect()
 }
 
-/// Returns for each process the counters of its pass, as indices into the profile's counters.
+/// Returns for each process the counters that were read in it, as indices into the profile's
+/// counters (each pass of `run --passes` reads different ones).
 pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
     let of = |pass: u32| {
         let all = profile.manifest.counters.iter().enumerate();
@@ -258,8 +262,8 @@ pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTab
     Ok(tables)
 }
 
-/// Returns the name of a function, or of a loop within its function: its variable or, if there is
-/// none, its block's label.
+/// Returns the name of a function or loop. The name of a loop is its variable or, if it has none,
+/// the label of its block.
 pub fn name(tree: &LoopTree, node: &LoopNode) -> String {
     name_of(tree.entry(node), node.id)
 }
@@ -278,8 +282,8 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
     }
 }
 
-/// Returns the name of a function, or the name of a loop with its function, as in `matmul:k`. For
-/// places where no heading names the function.
+/// Returns the name of a function, or the name of a loop with its function, as in `matmul:k`. This
+/// name is for places where no heading names the function.
 pub fn full_name(tree: &LoopTree, node: &LoopNode) -> String {
     full_name_of(tree.entry(node), node.id)
 }
@@ -323,8 +327,8 @@ pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     })
 }
 
-/// Returns the file and line of an entry in the source. Some compilers write line 0 for an unknown
-/// line.
+/// Returns the source file and line of an entry (a function or loop). Some compilers write line 0
+/// for an unknown line.
 pub fn place(entry: &Entry) -> Option<String> {
     let line = entry.line.filter(|line| *line > 0)?;
     Some(format!("{}:{line}", entry.file.as_deref()?))
@@ -338,9 +342,9 @@ pub fn module_name(tree: &LoopTree) -> String {
     }
 }
 
-/// If several modules have the same file name, returns the functions of this one that were entered:
-/// `add_1`, or `add_1 and 2 more`. `None` if the file name is unique, or if no function was
-/// entered.
+/// If other modules have the same file name as this module, returns a text about the functions of
+/// this module that were entered: `add_1`, or `add_1 and 2 more`. `None` if the file name is
+/// unique, or if no function was entered.
 pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
     const LONGEST: usize = 60;
     let same = |other: &&LoopTree| module_name(other) == module_name(tree);

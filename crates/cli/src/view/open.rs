@@ -19,8 +19,9 @@ use crate::plugin_events::show;
 use crate::terminal::progress;
 
 /// Opens a profile for a view, without changing it. What a killed recording left is read where it
-/// is: pages in its pool (the shared memory that programs record into) and events of plugins. From
-/// then on, this thread and the threads that it starts have only the rights that the view `needs`.
+/// is: calls in its pool (the shared memory into which programs record) and events of plugins.
+/// Before the profile is read, this thread gives up all rights except those in `needs`. Threads
+/// that it starts later have the same rights.
 pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
@@ -37,21 +38,22 @@ pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
 /// The message for a profile in which no call was recorded.
 pub const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
 
-/// Whether no process has recorded anything. The first process that records makes the directory of
-/// the parts.
+/// Whether the profile has no data: neither of a process nor of a pass, and no merged profile. The
+/// directory with the data of processes ([`PARTS_NAME`]) is made only when the first process
+/// records.
 pub fn is_empty(dir: &Path) -> bool {
     let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
     [PARTS_NAME, PASSES_NAME, MERGED_NAME].iter().all(|name| !is_there(name))
         && is_there(MANIFEST_NAME)
 }
 
-/// Returns the contents of a profile in one line, which `run` prints at its end. The line has the
-/// command that shows the recording, and the option that makes a page unless `has_page` is set. No
-/// call is decoded: the numbers come from the headers of pages. `shown` is the path as the user
-/// typed it.
+/// Returns a line that describes the contents of a profile; `run` prints it at its end. The line
+/// names the command that shows the recording. If this is `report` and `has_page` is not set, the
+/// line also names the option that makes an HTML page. No call is decoded: the numbers come from
+/// the headers of the blocks in which calls are stored. `shown` is the path as the user typed it.
 pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     let next = |command: &str| {
-        // Only `report` can make a page; `loops report` cannot.
+        // Only `report` can make an HTML page; `loops report` cannot.
         let can_have_page = command == "report" && !has_page;
         let page = if can_have_page { page_of(shown) } else { String::new() };
         format!("; next: counterpoint {command} {}{page}", typed(shown))
@@ -104,15 +106,16 @@ pub fn nothing(shown: &Path) -> String {
     format!("no calls were recorded; `counterpoint report {}` lists likely reasons", typed(shown))
 }
 
-/// Says how to get a page of the profile. The page is made in the working directory.
+/// Returns a text that says how to make an HTML page of the profile. The page is made in the
+/// working directory.
 fn page_of(shown: &Path) -> String {
     let Some(name) = shown.file_stem() else { return String::new() };
     let page = Path::new(name).with_added_extension("html");
     format!(" (for a page in the browser, add --html={})", typed(&page))
 }
 
-/// Returns a path quoted for a shell, if it needs quotes. If the path begins with a dash, `./` is put
-/// before it, so that it is not an option.
+/// Returns a path quoted for a shell, if it needs quotes. If the path begins with a dash, `./` is
+/// put before it, so that it is not taken for an option.
 pub fn typed(path: &Path) -> String {
     let text = path.display().to_string();
     let text = if text.starts_with('-') { format!("./{text}") } else { text };
@@ -137,7 +140,8 @@ fn losses(profile: &Profile) -> String {
     }
 }
 
-/// Returns the hits of loops, or the error of reading them; `None` without instrumented modules.
+/// Returns a text with the number of hits of loops, or with the error if the loops cannot be read.
+/// `None` without instrumented modules.
 fn loops(profile: &Profile) -> Option<String> {
     let loops = match profile.loops() {
         Ok(loops) => loops,

@@ -1,5 +1,5 @@
-//! Prints ops with their arguments, for runs of virtual machines and of PyTorch. `report --by
-//! arguments` and `ops` use this module.
+//! Prints the ops of virtual machines and of PyTorch, with their arguments. `report --by arguments`
+//! and `ops` use this module.
 //!
 //! ```text
 //!  analysis::ops, trees ─┬─► analysis::OpTable ─► rows of columns ─┬─► text
@@ -32,7 +32,7 @@ use crate::matching;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
 
-/// The largest number of rows with impossible values that are named.
+/// At most this many rows with impossible values are named.
 const NAMED: usize = 3;
 /// The column by which rows are sorted by default.
 const SELF: &str = "self_ns";
@@ -75,10 +75,10 @@ struct View<'a> {
     profile: &'a Profile,
     trees: &'a OpTrees<'a>,
     table: &'a OpTable,
-    /// Values are as recorded: what recording cost is not subtracted.
+    /// Whether values are as recorded, without subtracting what recording cost.
     raw: bool,
-    /// The names of up to [`NAMED`] rows with impossible values, with the reasons. Empty if there
-    /// are no such rows.
+    /// The names of up to [`NAMED`] rows with impossible values. Each name is followed by what is
+    /// impossible. Empty if there are no such rows.
     contradictions: String,
     losses: Vec<LossCount>,
     chosen: &'a Chosen<'a>,
@@ -103,8 +103,9 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     let table_of =
         |trees: &OpTrees<'_>| OpTable::new(trees, &chosen.trees, !chosen.all, chosen.by_rank);
     let mut table = table_of(&trees);
-    // With a budget, sums contain only the timed calls. They do not match other numbers, so they
-    // are not checked.
+    // In a run with a budget (a limit for the cost of recording), only some calls are timed, and
+    // sums contain only these calls. Such sums do not match the numbers of all calls, so they are
+    // not checked.
     let violations = if profile.is_sampled() { Vec::new() } else { table.violations() };
     let names = violations.iter().take(NAMED).map(|one| {
         let row = one.row.and_then(|row| table.rows.get(row));

@@ -1,25 +1,28 @@
-//! Gives up the rights that a command does not need, before it reads data of somebody else.
+//! Gives up the rights (to use files and the network) that a command does not need, before the
+//! command reads data that somebody else may have made.
 //!
-//! Each function that opens something checks it; the rules here limit the damage if such a check is
-//! wrong. Without Landlock (before Linux 5.13, or turned off), a command keeps its rights.
+//! Each function that opens something checks what it opens; the rules of Landlock, which this
+//! module sets, limit the damage if such a check is wrong. Without Landlock (before Linux 5.13, or
+//! turned off), a command keeps its rights.
 //!
 //! | right | where |
 //! |---|---|
-//! | read | the profile, the places of pools, `/proc` and `/sys`, and what the caller named |
+//! | read | the profile, directories for pools (shared memory of recordings), `/proc`, `/sys`, and what the caller named |
 //! | make, write and replace files | the directory of the output that the caller named |
-//! | make and remove files and directories | the profile that an import makes, or a temporary one |
-//! | the same, and move them elsewhere | the profile that `recover` or `trace import` changes |
+//! | make, write and remove files, make and remove directories | a directory that the command has just made, such as an imported profile |
+//! | the same, and move files to another directory | the profile that `recover` or `trace import --into` changes |
 //! | remove files | directories of pools that are deleted; the profile that `hook report` removes |
-//! | remove an empty directory | where such a profile or pool is |
+//! | remove empty directories | the directory around a new directory, a removed profile or a deleted pool |
 //! | all others: make links and devices, execute, connect | nowhere |
 //!
-//! Before Linux 5.19, rules cannot allow moving files to another directory, and every process with
-//! rules is forbidden to do so. On such a kernel, the commands that move files (`recover`, `trace
-//! import --into`) keep their rights.
+//! Before Linux 5.19, a process with Landlock rules cannot move files to another directory, and no
+//! rule can allow it. On such a kernel, the commands that move files (`recover`, `trace import
+//! --into`) keep their rights.
 //!
 //! Views read `/proc` to find out which processes are alive, and `/sys` to find out how many
-//! threads this process may use. Landlock's rules are for directories, not for names of files. So a
-//! view that writes an output could also make other files beside it.
+//! threads this process may use. A rule of Landlock can allow making files in a directory, but
+//! cannot restrict their names. So a view that writes an output could also make other files beside
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,14 +41,16 @@ use crate::whole::{Written, directory, written};
 #[derive(Debug, Default)]
 pub struct Needs<'a> {
     pub reads: Vec<&'a Path>,
-    /// Whether any file that the profile names may be read, if the caller has made the profile.
+    /// Whether the command reads files that the profile names, such as source files. If so, and if
+    /// the profile belongs to the caller, the command may read all files.
     pub named_files: bool,
     pub outputs: Vec<PathBuf>,
     /// A directory that the command has just made. The command makes files and directories in it,
     /// and may remove it.
     pub made: Option<&'a Path>,
     pub change: Change,
-    /// Directories of pools that may be deleted, if they belong to the caller.
+    /// Directories of pools (the shared memory of recordings) that the command may delete, if they
+    /// belong to the caller.
     pub pools: Vec<PathBuf>,
 }
 
@@ -53,7 +58,7 @@ pub struct Needs<'a> {
 pub enum Change {
     #[default]
     Nothing,
-    /// Files and directories are made, moved and removed.
+    /// Files and directories in the profile are made, moved and removed.
     Inside,
     Remove,
 }
@@ -70,7 +75,7 @@ impl<'a> Needs<'a> {
 }
 
 /// Whether the caller owns the profile's directory and manifest, and not everybody can write to
-/// them. Paths in such a profile may be read wherever they are.
+/// them. If so, files that the profile names may be read wherever they are.
 pub fn is_of_caller(profile: &Dir) -> bool {
     let user = profile::pools::user();
     let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));
@@ -91,7 +96,7 @@ pub fn confine(profile: Option<&Dir>, needs: &Needs<'_>) {
     if !IS_OWN_PROCESS.load(Ordering::Relaxed) {
         return;
     }
-    // The user cannot do anything about a kernel without Landlock.
+    // An error is not printed, because the user cannot do anything about a kernel without Landlock.
     let _ = try_confine(profile, needs);
 }
 
@@ -100,8 +105,8 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     let remove = AccessFs::RemoveFile | AccessFs::RemoveDir;
     let write = AccessFs::WriteFile | AccessFs::Truncate;
     let make = AccessFs::MakeReg | AccessFs::MakeDir;
-    // A kernel that does not know this right denies it to every process with rules. On such a
-    // kernel, commands that need it use no rules.
+    // A kernel that does not know the right to move files (`Refer`) denies it to every process with
+    // rules. On such a kernel, commands that need this right use no rules.
     let move_files = match needs.change {
         Change::Inside => CompatLevel::HardRequirement,
         Change::Nothing | Change::Remove => CompatLevel::BestEffort,
@@ -140,7 +145,7 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
                 let replace = AccessFs::MakeReg | AccessFs::RemoveFile;
                 rules = allow(rules, &directory, replace | write | read)?;
             }
-            // `ioctl` tells whether the file is a terminal.
+            // `ioctl` is needed to find out whether the file is a terminal.
             Ok(Written::Itself(file)) => rules = allow(rules, &file, write | AccessFs::IoctlDev)?,
             Ok(Written::Open) | Err(_) => {}
         }
@@ -161,9 +166,10 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     rules.restrict_self().map(drop)
 }
 
-/// Allows access to a path and what is below it. A path that does not exist is skipped. The kernel
-/// refuses a rule for a file that is in no file system, such as a pipe that `/dev/fd/3` names. The
-/// refusal is ignored, because access to such a file needs no rule.
+/// Allows access to a path and what is below it. A path that cannot be opened, for example because
+/// it does not exist, is skipped. The kernel refuses a rule for a file that is in no file system,
+/// such as a pipe that `/dev/fd/3` names. The refusal is ignored, because access to such a file
+/// needs no rule.
 fn allow(
     rules: RulesetCreated,
     path: &Path,

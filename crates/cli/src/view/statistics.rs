@@ -38,22 +38,23 @@ const TABLE_CELL: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// A shade shows a probability raised to this power.
+    /// The shade of a table's cell stands for its probability raised to this power.
     pub gamma: f64,
     /// Whether each heading names the op.
     pub name_op: bool,
-    /// Whether threads have their kernel ids.
+    /// Whether the operating system's ids of threads are shown.
     pub name_tid: bool,
     /// Whether totals over several threads are shown.
     pub totals: bool,
     /// Whether totals come after the threads.
     pub totals_last: bool,
-    /// Whether a value that all calls share gets one line. The original hook prints all statistics.
+    /// Whether a variable gets only one line if it has the same value in all calls. The original
+    /// hook prints all statistics.
     pub constants_short: bool,
     /// Whether times and bytes are printed in a unit that suits their size. The original hook
     /// prints durations in microseconds.
     pub units: bool,
-    /// Whether the recorder's part of durations is printed at the end.
+    /// Whether the part of durations that the recorder itself takes is printed at the end.
     pub probes: bool,
     /// Whether unusual words are avoided or explained. The original hook prints `16-ile means`.
     pub explained: bool,
@@ -81,7 +82,7 @@ impl Default for Style {
 /// Writes the statistics of each op, and its tables of probabilities if `stats` has them.
 ///
 /// # Errors
-/// Fails if writing to `out` fails.
+/// Returns an error if writing to `out` fails.
 pub fn render(
     out: &mut impl Write,
     profile: &Profile,
@@ -146,8 +147,8 @@ pub fn render(
     Ok(())
 }
 
-/// Returns whether one thread or rank has all calls of the op, and the words for all threads or
-/// ranks.
+/// Returns whether one thread (in statistics by rank: one rank) has all calls of the op. The text
+/// says what to call all of the threads or ranks in a heading.
 fn of_all(op: &OpStats) -> (bool, String) {
     if !op.is_by_rank() {
         return (op.threads.len() == 1, format!("all {} threads", op.threads.len()));
@@ -206,7 +207,7 @@ fn scope(
     for (location, n) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += n;
     }
-    // The node of a machine with one NUMA node is not printed.
+    // If all calls were on NUMA node 0, which may be the only one, nodes are not printed.
     let some_node = nodes.keys().any(|node| *node != 0);
     for (location, n) in &scope.locations {
         write!(out, "    {} on cpu {}", calls(*n, "call"), cpu_of(*location))?;
@@ -220,7 +221,8 @@ fn scope(
             writeln!(out, "    {} on node {node}", calls(n, "call"))?;
         }
     }
-    // The correlation of a value that does not vary is not defined.
+    // The correlation with a value that does not vary is not defined, so it is not printed if such
+    // a value gets only one line.
     let short = |v: &Variable| style.constants_short && is_constant(v);
     let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !short(v));
     for (i, variable) in scope.variables.iter().enumerate() {
@@ -233,13 +235,13 @@ fn scope(
     Ok(())
 }
 
-/// Returns the name of a variable for headings. Without units, the duration's name includes its
-/// unit, as in the hook's CSV.
+/// Returns the name of a variable for headings. Unless [`Style::units`] is set, the duration's name
+/// includes its unit, as in the CSV of IREE's hook.
 fn name(profile: &Profile, stats: &Stats, variable: usize, style: &Style) -> String {
     match kind(profile, stats, variable) {
         VariableKind::Duration if style.units => "duration".to_owned(),
         VariableKind::Duration => "duration_us".to_owned(),
-        // The counters took turns, so the values may be estimates.
+        // `≈` says that the values may be estimates, because the counters took turns.
         VariableKind::Counter(info) if profile.manifest.multiplex => {
             format!("≈{}", visible(&info.name))
         }
@@ -285,7 +287,8 @@ fn describe(
         (Some(value), None) => general(value, 3),
     };
     let text = |value: Option<f64>| match value.map(|value| less.from(value)) {
-        // This value cannot be distinguished from the value of an empty call.
+        // A value that cannot be distinguished from that of an empty call is shown only as an upper
+        // bound.
         Some(value) if !value.is_resolved() => below(&plain(Some(value.high.max(0.0)))),
         value => plain(value.map(|value| value.value)),
     };
@@ -331,7 +334,8 @@ fn is_constant(variable: &Variable) -> bool {
     }
 }
 
-/// Formats `1 call` or `2 calls`. Digits are not grouped, as in the original hook.
+/// Formats a number with its noun, such as `1 call` or `2 calls`. Digits are not grouped, as in the
+/// original hook.
 fn calls(n: u64, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
@@ -376,7 +380,7 @@ fn key(gamma: f64) -> String {
     )
 }
 
-/// Returns `0.58 (Pearson), 0.61 (Spearman)`.
+/// Returns both coefficients as one text: `0.58 (Pearson), 0.61 (Spearman)`.
 pub fn coefficients(pair: &Pair) -> String {
     let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), coefficient);
     format!("{} (Pearson), {} (Spearman)", text(pair.pearson), text(pair.spearman))

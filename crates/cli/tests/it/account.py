@@ -1,13 +1,14 @@
-"""Computes the report's numbers of runs without a budget from exports, with slow and simple code (docs/account.md).
+"""Computes the numbers of `report` from exports of runs without a budget, with slow and simple code (docs/account.md).
 
     python account.py CALLS.json... < ARGUMENTS
 
 CALLS.json is the output of `counterpoint export PROFILE --format json`. For each file, ARGUMENTS has a line, which is
-`raw` or empty. For each file, the program prints a line with a JSON object. It contains rows by op, thread, cpu,
-process and rank. Each row has its calls, inner_calls, dispatches, total, self, mean, min, p50, p99 and max in ns, the
-numbers of threads and CPUs, the recorded sum of each counter over outermost calls with the number of these calls, and
-the statistics of `stats` for durations and for each counter. `tree` has calls, total and self by the names of the calls
-around; `threads` has calls, wall time and time in calls; `head` has the sums above the table.
+`raw` or empty. For each file, the program prints a line with a JSON object. Its members `op`, `thread`, `cpu` and
+`process` have rows with these names. Each row has the numbers of calls, inner_calls, dispatches, threads and CPUs. It
+also has total, self, mean, min, p50, p99 and max in ns, and its share of all self time. For each counter, a row has the
+recorded sum over outermost calls, and the number of those with a value. Rows by op also have the statistics of `stats`.
+`tree` has calls, total and self by the names of the calls around; `lives` has each thread's calls, wall time and time
+in calls.
 """
 
 import json
@@ -16,7 +17,7 @@ import sys
 import numpy
 from scipy.stats import rankdata
 
-PARTS = 16  # what is taken of a call is a whole number of these parts of a tick
+PARTS = 16  # the time subtracted from a call is a whole number of these parts of a tick
 BUCKETS = 4
 KEYS = {
     "op": lambda call: call["op"],
@@ -27,8 +28,8 @@ KEYS = {
 
 
 def classes(document, raw):
-    """Returns the time that the recorder takes for a call, by process and set of counters: (inside of the call's
-    duration, outside of it)."""
+    """Returns how long the recorder takes for a call, in parts of a tick: (inside of the call's duration, outside of
+    it). The keys are the process and the set of counters. Empty if `raw` is set."""
     found = {}
     scale = PARTS / document["profile"]["clock"]["ns_per_tick"]
     parts = lambda ns: int(numpy.floor(max(ns, 0.0) * scale + 0.5))
@@ -40,14 +41,15 @@ def classes(document, raw):
 
 
 def nested(calls):
-    """Returns, for each call of a thread, the call directly around it: the last call that began before it and had not
-    ended. If two calls have the same times, the one that was recorded later is the outer one, because calls are
-    recorded when they end. A profiler of the host lists the outer call first."""
+    """Returns, for each call of a thread, the call directly around it. Of the calls that began no later and ended no
+    earlier, this is the last one that began. If two calls have the same times, the one that was recorded later is
+    the outer one, because calls are recorded when they end. A profiler of the host lists the outer call first, so
+    for its calls (`foreign`), the earlier one is the outer one."""
     outside = lambda i: i if calls[i]["foreign"] else -i
     order = sorted(range(len(calls)), key=lambda i: (calls[i]["begin"], -calls[i]["end"], outside(i)))
     around, open_ = [None] * len(calls), []
     for i in order:
-        # A call that has ended when call `i` begins does not contain it.
+        # A call that ends before call `i` ends, or not after call `i` begins, does not contain it.
         ended = lambda at: calls[at]["end"] < calls[i]["end"] or calls[at]["end"] <= calls[i]["begin"]
         while open_ and ended(open_[-1]):
             open_.pop()
@@ -57,13 +59,14 @@ def nested(calls):
 
 
 def threads_of(document, raw):
-    """Returns the calls of each thread. Each call has its own time, the time that was subtracted, and the call around
-    it."""
+    """Returns the calls of each thread. Each call gets its self time, the time that was subtracted, and the call
+    around it."""
     prices = classes(document, raw)
     names = [counter["name"] for counter in document["profile"]["counters"]]
     threads = {}
     for row in document["calls"]:
-        # Calls of the library `python` are those of the host's own profiler, on the same threads.
+        # Calls of the library `python` are those of a profiler in the recorded program. Recording
+        # them costs nothing here.
         begin, ticks = row["start_ticks"], row["duration_ticks"]
         times = {"begin": begin, "end": begin + ticks, "foreign": row["library"] == "python"}
         call = {**row, **times, "pass": row.get("pass", 1)}
@@ -111,7 +114,8 @@ def correlations(x, y):
 
 
 def described(calls, names, scale):
-    """Returns the statistics of `stats`: of durations, of the values of each counter, and the correlations of both."""
+    """Returns the statistics of `stats` for durations and for each counter, with the correlation of each counter
+    with the duration."""
     times = [call["time"] * scale for call in calls]
     out = {"duration_ns": {"buckets": buckets(times), "deviation": None}}
     if len(times) > 1:
@@ -145,8 +149,8 @@ def account(document, threads, by):
             else:
                 row["outermost"].append(call)
     whole = sum(row["self"] for row in rows.values())
-    # Each pass repeats the calls, so sums are divided by the number of passes. Statistics of single
-    # calls use the calls of all passes.
+    # Each pass repeats the calls, so sums of an op are divided by the number of passes. Statistics
+    # of single calls use the calls of all passes.
     passes = document["profile"].get("passes") or 1 if by == "op" else 1
     of_pass = lambda numbers: [sum(number == n + 1 for number in numbers) for n in range(passes)]
     out = {}
@@ -180,7 +184,7 @@ def account(document, threads, by):
 
 
 def tree(document, threads):
-    """Returns calls, total and self by the path of names of the calls around, the outermost first."""
+    """Returns calls, total and self for each path of names, from the outermost call to the call itself."""
     scale = document["profile"]["clock"]["ns_per_tick"] / PARTS / (document["profile"].get("passes") or 1)
     nodes = {}
     for call in (call for calls in threads.values() for call in calls):

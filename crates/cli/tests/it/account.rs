@@ -1,4 +1,5 @@
-//! Tests docs/account.md: a slow program in Python computes the numbers of a report from an export.
+//! Tests docs/account.md: compares the numbers of reports with those that a slow program in Python
+//! computes from exports.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -58,7 +59,7 @@ pub fn script(r: &mut Random) -> ProfileScript {
                 thread.call(call);
                 match r.below(18) {
                     0 | 1 => _ = thread.then(Item::NextPage(end, 0, end)),
-                    // A lost page causes a gap.
+                    // A lost page of records causes a gap between calls.
                     2 => _ = thread.then(Item::LostPage(end, 0, end)),
                     _ => (),
                 }
@@ -66,7 +67,7 @@ pub fn script(r: &mut Random) -> ProfileScript {
         }
     }
     other_source(r, &mut script);
-    // One profile of four is unfinished.
+    // On average, one profile in four is unfinished.
     if r.below(4) == 0 {
         script.manifest.state = profile::State::Recording;
     }
@@ -85,7 +86,8 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
             .threads
             .iter()
             .map(|thread| {
-                // The second function ends between two calls.
+                // The first function is around all calls, and the second one ends between two
+                // calls.
                 let middle = 1_000 + r.below(7_000);
                 let around = vec![(900 - r.below(100), 9_100 + r.below(100))];
                 let inside = |end: u64| calls_before(thread, end);
@@ -146,8 +148,8 @@ fn same(what: &str, found: &Value, expected: &Value) {
     assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{what}: {found}, numpy {expected}");
 }
 
-/// Whether a view shows raw values because values without the cost of recording contradict each
-/// other.
+/// Whether a view shows raw values, because subtracting the cost of recording made values
+/// contradict each other.
 fn is_contradicted(view: &Value) -> bool {
     view["losses"].as_array().unwrap().iter().any(|loss| loss["name"] == "inconsistent")
 }
@@ -156,9 +158,10 @@ struct Judged<'a> {
     number: String,
     dir: &'a Path,
     expected: &'a Value,
-    /// Whether numpy's numbers include the cost of recording.
+    /// Whether the cost of recording is not subtracted, neither in the views nor in the Python
+    /// program.
     raw: bool,
-    /// The number of the pass of each process. The first pass has the number 1.
+    /// For each process, the number of its pass. The first pass has the number 1.
     passes: Vec<u32>,
     compared: usize,
 }
@@ -181,14 +184,15 @@ impl<'a> Judged<'a> {
         self.compared += 1;
     }
 
-    /// Returns the name that the numpy program uses for the thread.
+    /// Returns the name that the Python program uses for the thread.
     fn thread(&self, row: &Value) -> String {
         let pass = self.passes[row["process"].as_u64().unwrap() as usize];
         format!("{pass} {} {}", row["pid"], row["tid"])
     }
 
-    /// Returns whether the corrected values contradict each other. If they do, the views are not
-    /// compared.
+    /// Compares the views with the Python program's numbers. From the first view on in which
+    /// corrected values contradict each other, no more is compared. Returns whether there is such a
+    /// view.
     fn all(&mut self) -> bool {
         let mut contradicted = false;
         for by in ["op", "thread", "cpu", "process"] {
@@ -229,7 +233,8 @@ impl<'a> Judged<'a> {
             }
             for counter in row["counters"].as_array().unwrap() {
                 let of = counter["name"].as_str().unwrap();
-                // If the empty calls of a counter read nothing, the counter is not corrected.
+                // In these profiles, empty calls read 0 of each counter, so nothing is subtracted
+                // from counters.
                 let faults = &expected["counters"][of];
                 self.same(&format!("by {by}: {name}: {of}"), &counter["total"], faults);
                 let with = expected["with"][of].as_u64().unwrap_or(0);
@@ -249,7 +254,7 @@ impl<'a> Judged<'a> {
         self.same("time in calls", &report["total"]["self_ns"], &sum("dispatch_ns").into());
         self.same("calls", &report["total"]["calls"], &sum("calls").into());
         let between = sum("wall_ns") - sum("dispatch_ns");
-        // If calls fill the whole life of the threads, the value is null.
+        // `between_ns` is null if calls fill the whole life of the threads.
         let found = match &report["total"]["between_ns"] {
             Value::Null => &json!(0),
             found => found,
@@ -377,8 +382,9 @@ fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// Returns a printed number in ns or as a part of one, and the value of its last digit. `None` if
-/// the cell has no number (`–`, `<12 ns`). Text after the number (`±3 %`, `*`) is ignored.
+/// Returns a printed number and the value of its last digit. Times are returned in ns, and
+/// percentages as fractions. `None` if the cell has no number (`–`, `<12 ns`). Text after the
+/// number and its unit (`±3 %`, `*`) is ignored.
 pub fn amount(cell: &str) -> Option<(f64, f64)> {
     let mut words = cell.split(' ');
     let digits = words.next()?.trim_end_matches('*');
@@ -412,7 +418,7 @@ fn a_slow_program_computes_the_same_numbers() {
     let scratch = Scratch::new();
     let (mut compared, mut contradicted, mut numbers) = (0, 0, first..first + profiles);
     loop {
-        // One Python process computes many profiles.
+        // One Python process computes the numbers of many profiles.
         let some: Vec<u64> = numbers.by_ref().take(50).collect();
         if some.is_empty() {
             break;
@@ -460,7 +466,8 @@ fn json_view(args: &[&str], dir: &Path) -> Value {
     serde_json::from_str(&view(&[args, &["--format", "json"]].concat(), dir)).unwrap()
 }
 
-/// Returns the number of calls that are inside of other calls.
+/// Compares `report` with `stats`. Returns the number of calls that are inside of other calls of
+/// the same op.
 fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
     let report = json_view(&[&["report"], more].concat(), dir);
     let stats = json_view(&[&["stats", "--no-table"], more].concat(), dir);
@@ -486,7 +493,8 @@ fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
             assert_eq!(counter["calls"], variable["calls"], "{name}");
             same(&format!("{name}: a counter"), &variable["mean"], &counter["per_call"]);
         }
-        // The first of 16 buckets has the fastest sixteenth of the calls.
+        // The first of 16 buckets has the fastest sixteenth of the calls, so its mean is not above
+        // the median.
         let low = all["variables"][0]["bucket_means"][0].as_f64();
         assert!(low.is_none_or(|low| low <= row["p50_ns"].as_f64().unwrap() + 1e-6), "{name}");
     }
@@ -512,7 +520,8 @@ fn printed<'a>(text: &'a str, label: &str) -> &'a str {
     text[from..].split_whitespace().next().unwrap()
 }
 
-/// The ops are inside of other ops. The formats are text, CSV and JSON.
+/// Compares `report`, `ops` and `stats` for a profile in which some ops are inside of other ops.
+/// The views are read as text, CSV or JSON.
 #[test]
 fn three_views_of_the_same_ops() {
     let (_scratch, dir) = crate::ops::nested().written();
@@ -523,7 +532,7 @@ fn three_views_of_the_same_ops() {
         let head: Vec<String> = lines.next().unwrap();
         let rows: Vec<Vec<String>> = lines.collect();
         move |op: &str, column: &str| {
-            // The column with shapes contains commas.
+            // Cells with shapes contain commas, so columns are counted from the end of the line.
             let back = head.len() - head.iter().position(|name| name == column).unwrap();
             let row = rows.iter().find(|row| row[0] == op).unwrap();
             row[row.len() - back].clone()
@@ -535,7 +544,8 @@ fn three_views_of_the_same_ops() {
             assert_eq!(report(op, column), ops(op, column), "{op}: {column}");
         }
     }
-    // In `ops`, the counts of `sub` do not include the ops inside.
+    // In `ops`, the counter values of `sub` do not include those of the ops inside of it, so only
+    // those of `add` are compared.
     assert_eq!(report("add", "page-faults"), ops("add", "page-faults"));
     assert_eq!((report("sub", "calls"), report("sub", "inner_calls")), ("1".into(), "1".into()));
     let stats = view(&["stats", "--no-table", "--op", "add"], &dir);

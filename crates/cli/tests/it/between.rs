@@ -19,8 +19,9 @@ fn text(profile: &Path, options: &[&str]) -> String {
 }
 
 /// On *main*, `load` takes 1 ms and `step` 2 ms, ten times in turn. A gap of 3 ms is before each
-/// `step`, and one of 1 ms before each `load` except the first. `step` contains a call of `load`,
-/// which has no gap of its own. On *helper*, there is one call.
+/// `step`, and one of 1 ms before each `load` except the first. Each `step` contains another call
+/// of `load`; the time around that call belongs to `step` and is no gap. On *helper*, there is one
+/// call.
 fn alternating() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -40,7 +41,8 @@ fn alternating() -> ProfileScript {
 fn gaps_are_after_one_op_and_before_another() {
     let (_scratch, profile) = alternating().written();
     let printed = text(&profile, &["--by", "between", "--width", "300"]);
-    // The gaps are 10 × 3 ms and 9 × 1 ms. The threads live for 69 ms and 1 ms.
+    // The gaps are 10 × 3 ms and 9 × 1 ms. From its first call to the end of its last one, *main*
+    // takes 69 ms, and *helper* 1 ms.
     let expected = [
         "main (4711): 39.0 ms of its 69.0 ms (56.5 %) are in no recorded call",
         "; 30.0 ms of that (76.9 %) are 10 gaps",
@@ -60,7 +62,7 @@ fn gaps_are_after_one_op_and_before_another() {
     assert_eq!(row(1), (["step", "load"], 9.0, 9e6, 1e6, 1e6));
     assert_eq!(json["rows"].as_array().unwrap().len(), 2);
     assert_eq!((&json["between_ns"], &json["wall_ns"]), (&39e6.into(), &70e6.into()));
-    // The steps take 20 ms in all. 10 ms of them are in `load`.
+    // The calls of `step` take 20 ms in all; the calls of `load` inside of them take 10 ms of this.
     let level = |at: usize| {
         let of = &json["levels"][at];
         ["level", "calls", "in_calls_ns", "between_ns"].map(|name| of[name].as_f64().unwrap())
@@ -141,7 +143,7 @@ fn long_names_leave_room_for_numbers() {
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
 }
 
-/// No line break separates a number from its unit.
+/// The report has no line break between a number and its unit.
 #[test]
 fn a_report_says_where_most_of_the_time_between_calls_is() {
     let (_scratch, profile) = alternating().written();
@@ -209,7 +211,8 @@ fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
          only one workgroup can run for 6.00 ms (28.6 %): more threads cannot shorten these",
         "for 3.00 ms (14.3 %), a dispatch runs that has no more workgroups than there are workers",
         "for 9.00 ms (42.9 %), a dispatch runs that has more workgroups than workers: only there",
-        // In each repetition, the workers ran workgroups for 6 + 2 + 2 ms of 2 × 6 ms.
+        // In each repetition, dispatches run for 6 ms, so the two workers have 2 × 6 ms, in which
+        // they ran workgroups for 6 + 2 + 2 ms.
         "in dispatches, the 2 workers ran workgroups for 83.3 % of the time",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
@@ -220,8 +223,9 @@ fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
     assert_eq!(json["rows"][0]["workers"], 2);
 }
 
-/// There are ten runs of two dispatches of 1 ms, with 1 ms between the two. Before each later run,
-/// nothing runs for 2 ms, and before the last one for 47 ms.
+/// The model runs ten times. In each run, it has two dispatches of 1 ms each, with 1 ms between
+/// them. Nothing runs for 47 ms before the last run, and for 2 ms before each other run except the
+/// first.
 #[test]
 fn the_time_between_runs_is_told_from_that_inside_of_runs() {
     let mut script = ProfileScript::monotonic();
@@ -272,7 +276,7 @@ fn the_time_between_runs_is_told_from_that_inside_of_runs() {
     );
 }
 
-/// The names differ only in their numbers.
+/// Three of the four ops have names that differ only in a number.
 #[test]
 fn ops_around_gaps_have_the_names_of_the_table() {
     let mut script = ProfileScript::monotonic();

@@ -1,4 +1,5 @@
-//! Tests the book of `cargo xtask book` in a browser. `xtask/src/book/check.rs` checks its links.
+//! Tests the book (the documentation as HTML, which `cargo xtask book` makes) in a browser.
+//! `xtask/src/book/check.rs` checks its links.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ const PAGES: [&str; 6] = [
     "docs/diff.html",
 ];
 
-/// Words with a page that must be among the first three results.
+/// Words to search for, each with a page that must be among the first three results.
 const SEARCHES: [(&str, &str); 5] = [
     ("--fail-if", "docs/diff.html"),
     ("code_not_kept", "docs/losses.html"),

@@ -25,7 +25,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// Returns sorted numbers, one for each process.
+/// Returns how many calls were counted in each process, from the smallest number to the largest.
 fn counted(profile: &Profile) -> Vec<u64> {
     let mut calls = vec![0; profile.processes.len()];
     profile.counted().iter().for_each(|one| calls[one.process] += one.calls);
@@ -33,9 +33,10 @@ fn counted(profile: &Profile) -> Vec<u64> {
     calls
 }
 
-/// The timed calls, read from the files without the usual reader. There is a list for each process,
-/// thread and export. It has for each call: how the call was chosen, its duration in ticks, and
-/// whether its counters were read.
+/// The timed calls of a profile. [`drawings`] decodes them from the files of pages itself, without
+/// the usual reader in the crate `profile`. There is a list for each process, thread and export
+/// (function of an executable). An element of a list says how the call was chosen to be timed, its
+/// duration in ticks, and whether its counters were read.
 pub type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
 
 pub fn drawings(profile: &Profile) -> Drawings {
@@ -69,8 +70,9 @@ pub fn drawings(profile: &Profile) -> Drawings {
     found
 }
 
-/// Checks that there are as many records as the exact counts say, and that the records stand for at
-/// most as many calls as were counted.
+/// Checks that the profile has as many records of timed calls as its counts say. Also checks that
+/// the timed calls, together with the calls skipped before them, are no more than the counted
+/// calls.
 pub fn check(what: &str, profile: &Profile) {
     let drawings = drawings(profile);
     let mut records = 0;
@@ -81,7 +83,8 @@ pub fn check(what: &str, profile: &Profile) {
         assert_eq!(of.iter().filter(|(.., read)| *read).count() as u64, one.counted, "{what}");
         let stands_for: u64 = of.iter().map(|(drawn, ..)| 1 + drawn.skipped).sum();
         assert!(stands_for <= one.calls, "{what}: {stands_for} of {one:?}");
-        // The first calls are timed with the period 1.
+        // The first timed call of a function on a thread was timed with the probability 1, so its
+        // period is 1.
         assert!(of.first().is_none_or(|(drawn, ..)| drawn.period == 1), "{what}");
         records += of.len();
     }
@@ -91,8 +94,9 @@ pub fn check(what: &str, profile: &Profile) {
     }
 }
 
-/// With each of [`RUNS`], the program must print the same and end in the same way as without
-/// Counterpoint. `calls` are the sorted numbers of calls of its processes.
+/// With the options in each of [`RUNS`], the command that `make` returns must print the same and
+/// end in the same way as without Counterpoint. `calls` are the expected numbers of calls in its
+/// processes, in ascending order.
 fn same_with_a_budget(
     program: &Path,
     what: &str,
@@ -184,7 +188,8 @@ fn calls_that_exceptions_leave_are_counted() {
     }
 }
 
-/// The handler interrupts calls and the recorder at arbitrary instructions.
+/// The program's signal handler makes calls, too. It interrupts other calls and the recorder at
+/// arbitrary instructions.
 #[test]
 fn calls_of_signal_handlers_are_counted() {
     let Some(program) = counterpoint("counted signals") else { return };
@@ -199,7 +204,7 @@ fn calls_of_signal_handlers_are_counted() {
     }
 }
 
-/// After SIGKILL, a call in progress may be counted.
+/// A call that SIGKILL interrupts may be counted or not.
 #[test]
 fn a_kill_loses_no_count() {
     let Some(program) = counterpoint("counted kills") else { return };
@@ -234,7 +239,8 @@ fn a_kill_loses_no_count() {
     }
 }
 
-/// With `counterpoint env`, the counts of an aborted program are still in the pool.
+/// With `counterpoint env`, no `run` collects the counts of an aborted program, so they are still
+/// in the pool (the shared memory).
 #[test]
 fn counts_survive_the_death_of_everything() {
     let Some(program) = counterpoint("counted deaths") else { return };
@@ -262,7 +268,8 @@ fn counts_survive_the_death_of_everything() {
     assert_eq!(Profile::open(&dir).unwrap().counted(), before.counted());
 }
 
-/// A page has room for the counts of 1,020 exports, and the program has 2,500.
+/// A page of the pool (the shared memory) has room for the counts of 510 exports (functions of
+/// executables), and the library has 2,500.
 #[test]
 fn a_table_grows() {
     let Some(program) = counterpoint("many exports") else { return };
@@ -282,8 +289,8 @@ fn a_table_grows() {
     }
 }
 
-/// IREE's own hook calls our library twice for each call, the second time with the name of the
-/// export only.
+/// IREE's own hook consists of two functions of our library, which IREE calls before and after each
+/// call of a compiled function.
 #[test]
 fn calls_of_the_hook_are_counted() {
     let Some(program) = counterpoint("counted hooks") else { return };
@@ -361,8 +368,8 @@ fn sessions_have_their_counts() {
     }
 }
 
-/// The gaps must have a geometric distribution with the period of the records. The seed is fixed;
-/// the critical value is `scipy.stats.chi2.isf(1e-6, 9)`.
+/// The gaps between timed calls must have the geometric distribution that follows from the period
+/// in the records. The seed is fixed; the critical value is `scipy.stats.chi2.isf(1e-6, 9)`.
 #[test]
 fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
     let Some(program) = counterpoint("gaps of calls") else { return };

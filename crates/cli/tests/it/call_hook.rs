@@ -1,4 +1,5 @@
-//! Tests a runtime with IREE's own call hook, which records the calls that no stub records.
+//! Tests a runtime with IREE's own call hook. Through this hook, the agent records calls of
+//! executables in whose function tables it could put no stubs (small functions that record calls).
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,8 +1,8 @@
 """Computes the critical path of a profile from `counterpoint export --format csv`, without any of our code.
 
-The time of a thread is cut at every begin and end of a call, and each piece of a thread is one node. For each node, all
-other nodes are searched for those that it waits for, so this program is slow and short. Longest paths are computed by
-networkx if it is installed, and otherwise by a recursion. Reads CSV from stdin; prints JSON.
+The time of a thread is cut at every begin and end of a call, and each piece in which a call runs is one node. What a
+node waits for is found by searching whole lists of nodes, so this program is short, but slow. A recursion computes the
+longest paths. If networkx is installed, it must find paths of the same lengths. Reads CSV from stdin; prints JSON.
 """
 
 import csv
@@ -27,7 +27,8 @@ for call in calls:
 
 
 def around(call):
-    """Returns the calls around a call on its thread, the innermost first. An outer call is recorded later."""
+    """Returns the calls around a call on its thread, the innermost first. If two calls have the same times, the one
+    that was recorded later is the outer one."""
     found = [c for c in lines[call["line"]] if c is not call and c["begin"] <= call["begin"]
              and call["end"] <= c["end"]
              and ((c["begin"], c["end"]) != (call["begin"], call["end"]) or c["at"] > call["at"])]
@@ -83,7 +84,8 @@ for line, members in lines.items():
             node["tasks"] = tasks
         nodes.append(node)
         of_line[line].append(node)
-    # If no piece of the call ends with the region, a node of length zero is added for the wait.
+    # If no node of a region ends at the region's end, a node of length zero is added there, which
+    # waits for the region's tasks.
     for call in members:
         tasks = foreign.get(call["region"], []) if call["role"] == "region" else []
         tasks = [t for t in tasks if t["end"] <= call["end"]]
@@ -136,7 +138,8 @@ for node in nodes:
 
 
 def cost(node, without):
-    """Returns the time of a node. If the op or range `without` is left out, the nodes inside of it take no time."""
+    """Returns the time of a node. Nodes that belong to the op `without`, or are inside of the range `without`, take no
+    time."""
     return 0 if node["op"] == without or without in node["ranges"] else node["end"] - node["begin"]
 
 

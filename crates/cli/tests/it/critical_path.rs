@@ -1,5 +1,6 @@
-//! Tests `critical-path`: examples that were computed on paper, random profiles with an independent
-//! program (`critical_oracle.py`), and a model of IREE on two workers.
+//! Tests `critical-path` with examples that were computed on paper. For random profiles, and for a
+//! model that IREE runs on two workers, an independent program (`critical_oracle.py`) must compute
+//! the same times.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,10 +41,10 @@ fn output(words: &[&str]) -> String {
 ///          10                                330
 /// ```
 ///
-/// The critical path consists of mm 100, gap 20, conv 10 until the region, gap 20, task 1 240,
-/// region 10 until 400, conv 10, and add 40. The region and its tasks belong to conv, so conv has
-/// 270 on the path. Without conv, the other parts of this path would take only 100 + 20 + 20 + 40,
-/// and copy would end last, at 330 instead of 450.
+/// The critical path consists of mm (100), a gap (20), conv before the region (10), a gap (20),
+/// task 1 (240), the end of the region (10), the end of conv (10), and add (40). The region and its
+/// tasks belong to conv, so conv has 270 on the path. Without conv, the other parts of this path
+/// would take only 100 + 20 + 20 + 40, and copy would end last, at 330 instead of 450.
 fn by_hand() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -149,9 +150,9 @@ fn a_range_gains_what_is_inside_of_it() {
 ///                                            45         65
 /// ```
 ///
-/// All calls between the start and the end of `conv`, on any thread, belong to the own time of
-/// `conv`, and they are inside of `step`. The critical path goes through all three threads. The
-/// gaps before the two tasks are 10 and 5.
+/// The time of all calls between the start and the end of `conv`, on any thread, counts as own time
+/// of `conv`. All these calls also count as inside of `step`. The critical path goes through all
+/// three threads. The gaps before the two tasks are 10 and 5.
 #[test]
 fn a_region_inside_of_a_task_belongs_to_the_op_around_the_tasks_region() {
     let mut script = ProfileScript::monotonic();
@@ -163,7 +164,8 @@ fn a_region_inside_of_a_task_belongs_to_the_op_around_the_tasks_region() {
     let task = process.op(vm, Role::Task, "parallel", "");
     let at = |op, begin: u64, end: u64| CallScript::op(op, 1_000 + begin, end - begin);
     let of = |number, call: CallScript| call.value(KEY_CORRELATION, number);
-    // `critical-path` reads region 2 before region 1, which is around it.
+    // `critical-path` reads region 2 before region 1, although region 2 is inside of a task of
+    // region 1.
     process.thread("worker").call(of(2, at(region, 40, 70))).call(of(1, at(task, 30, 75)));
     process
         .thread("main")
@@ -236,12 +238,13 @@ fn what_was_launched_waits_and_is_waited_for() {
     // Without k1, k2 could begin at 15 instead of 60.
     assert_eq!(row("k1"), [52.0, 52.0, 45.0]);
     assert_eq!(row("k2"), [35.0, 35.0, 35.0]);
-    // Waiting is not own time.
+    // This call waits for k2 until 95; only the 5 µs after that are its own time.
     assert_eq!(row("cudaStreamSynchronize"), [5.0, 5.0, 5.0]);
 }
 
-/// Two threads call ops with regions, some of them in ranges. A third thread runs tasks of the
-/// regions, and a fourth one the tasks of regions inside of tasks. Two workers run dispatches.
+/// Two threads call ops with regions, some of them in ranges. A third thread runs tasks of these
+/// regions. Some of these tasks contain regions, whose tasks run on a fourth thread. Two workers
+/// run dispatches.
 fn random(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -352,8 +355,8 @@ fn expected(python: &Path, calls: &str) -> Value {
     serde_json::from_str(&rows).unwrap()
 }
 
-/// Compares the critical path with that of `critical_oracle.py`. Numbers may differ by `most_ns`.
-/// Returns the length of the path.
+/// Compares the critical path with that of `critical_oracle.py`. Times may differ by at most
+/// `most_ns`. Returns the length of the path.
 fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
     let expected = expected(python, &output(&["export", dir, "--format", "csv"]));
     let found: Value =
@@ -401,8 +404,8 @@ fn a_real_model_of_iree() {
     command.args(["--device=local-task", "--task_topology_group_count=2"]);
     let recorded = Recorded::run(&program, "none", command.args(expected.arguments()));
     assert_eq!(recorded.ops(), expected.ops, "{}", recorded.stderr());
-    // Times in the export are 64-bit floats, whose rounding errors add up in a path of hundreds of
-    // times.
+    // Times in the export are 64-bit floats. A path is a sum of hundreds of them, so their rounding
+    // errors add up.
     let length = compare(&python, recorded.path().to_str().unwrap(), 200.0);
     assert!(length > 0.0);
 }

@@ -1,4 +1,5 @@
-"""Types Ctrl-C when the first pass has ended, and prints how `run` ended."""
+"""Types Ctrl-C when the first pass of `run --passes` (the first run of its program) has ended, and prints how `run`
+ended."""
 
 import os, pty, sys, time
 run, terminal = pty.fork()

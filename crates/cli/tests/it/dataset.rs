@@ -1,4 +1,5 @@
-//! Tests `export --dataset`. DuckDB must read the numbers of `report` from the files.
+//! Tests `export --dataset`. The numbers that DuckDB reads from a dataset's files must be those
+//! that `report` prints.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,8 +12,8 @@ use crate::sampled;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Compares each report with the tables of its rank. They may differ a little where several
-/// processes are added up, because the tables contain rounded times.
+/// Compares each report with the tables of its rank. Sums over several processes may differ a
+/// little, because the tables contain rounded times.
 const COMPARE: &str = r#"
 import duckdb, glob, json, sys
 dataset, *reports = sys.argv[1:]
@@ -132,7 +133,7 @@ fn a_rank_is_known_or_asked_for() {
     assert!(said.contains("it is not known which rank it is of"), "{said}");
     assert!(said.contains("say it with --rank N"), "{said}");
     assert!(!dataset.exists(), "nothing is left of it");
-    // The environment of the export has no influence on the rank and the run.
+    // If the profile says its rank and run, the environment of `export` has no influence on them.
     let mut script = sampled::paper();
     script.manifest.rank = Some(3);
     script.manifest.job_name = Some("job/5".to_owned());
@@ -159,8 +160,8 @@ fn a_rank_is_known_or_asked_for() {
         let said = added(other, &[]);
         assert!(said.ends_with("rank 3 of run job/5 is already there\n"), "{said}");
     }
-    // An option takes precedence over a label, over the process's launcher, and over the launcher
-    // of the recording command.
+    // The run's name comes from the option `--run`, else from the label `run`, else from the
+    // launcher of the process, and else from the launcher of the recording command.
     script.processes[0].job = Some(profile::Job { rank: 2, size: Some(8) });
     script.processes[0].job_name = Some("inner".to_owned());
     script.write(&profile);
@@ -236,7 +237,7 @@ fn datasets_are_merged_where_they_are() {
     let mixed = run(&["merge", "-o", "x", path, profile.to_str().unwrap()]);
     let said = String::from_utf8(mixed.stderr).unwrap();
     assert!(said.contains("some inputs are profiles, and some are datasets"), "{said}");
-    // The merge would remove `notes.txt`.
+    // A merge would replace the directory, and so remove the user's `notes.txt`.
     let mine = a.join("notes.txt");
     std::fs::write(&mine, "x").unwrap();
     let refused = run(&["merge", "-o", path, path]);

@@ -1,7 +1,7 @@
 //! Tests `run --dataset` while the program runs.
 //!
-//! In the program's k-th call, the value of the simulated counter is k; after [`CALLS`], values
-//! begin again at 1. So the tests find lost or duplicate rows without comparing times.
+//! In the program's k-th call, the value of the simulated counter is k. After [`CALLS`] calls, the
+//! values begin again at 1. So the tests find lost or duplicate rows without comparing times.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,8 @@ use testkit::{Random, Scratch};
 
 use crate::support::{Programs, counterpoint, query_engine};
 
-/// The number of readings of the simulated counter. All of them are listed in its name.
+/// The number of calls for which the simulated counter has values. The option `-e` lists all these
+/// values.
 const CALLS: u64 = 8_000;
 /// The pause in µs after each call keeps the number of calls small.
 const PAUSE_US: &str = "20";
@@ -47,8 +48,9 @@ impl Job {
         run.arg("-o").arg(scratch.join("p.cpt")).arg("--").arg(&programs.host);
         run.arg(&programs.library).arg("count-for-ever").arg(scratch.join("counted"));
         run.arg(PAUSE_US).stdout(Stdio::null()).stderr(Stdio::piped());
-        // The test can kill the process group as a whole, as a batch system does. The exports of
-        // `run` have their own groups.
+        // `run` and its program are a process group of their own, so the test can kill both at
+        // once, as a batch system does. The processes of `export` that `run` starts are in other
+        // groups.
         let run = run.process_group(0).spawn().unwrap();
         let program = program.to_owned();
         Self { program, scratch, run }
@@ -140,7 +142,7 @@ impl Job {
         if victim == Victim::Everything {
             signal(-run, libc::SIGKILL);
         }
-        // One of the exports may have just ended.
+        // One of the exports may have just ended; the signal then has no effect.
         exports.into_iter().for_each(|pid| signal(pid, libc::SIGKILL));
     }
 
@@ -167,7 +169,7 @@ impl Job {
         late.wait().unwrap();
     }
 
-    /// Waits for the end of the program first.
+    /// Runs `recover` until it succeeds and the program has ended.
     fn recover(&self) {
         let profile = self.scratch.join("p.cpt");
         self.wait_for("the end of the program", || {
@@ -190,8 +192,8 @@ impl Job {
         numbered(&expected);
         numbered(&found);
         assert_eq!(found.len(), expected.len());
-        // Each part measures the rate of the time-stamp counter, so times differ. The kernel
-        // changes its clock's rate by at most 1 / 2,000.
+        // Each export computes the rate of the time-stamp counter anew, so the times of a call
+        // differ between exports. The kernel changes its clock's rate by at most 1 / 2,000.
         let first = expected[0].start_ns;
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!((found.process, found.number), (expected.process, expected.number));
@@ -203,7 +205,8 @@ impl Job {
         let part = self.part().unwrap();
         for table in Table::ALL.into_iter().filter(|table| *table != Table::Calls) {
             let own = |part: &Part| part.files.get(table.name()).cloned();
-            // The names contain a hash of the file's contents.
+            // The name of a file contains a hash of its contents, so equal names mean equal
+            // contents.
             assert_eq!(own(&part), own(&one), "{table}");
         }
     }
@@ -212,7 +215,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if let Ok(None) = self.run.try_wait() {
-            // Our child has not been waited for, so no other group has its number.
+            // Our child has not been waited for, so no other process group has its id.
             signal(-self.run.id().cast_signed(), libc::SIGKILL);
             let _ = self.run.wait();
         }
@@ -251,7 +254,7 @@ fn numbered(rows: &[Row]) {
     }
 }
 
-/// Small limits, so that parts are written often.
+/// Options with which `run` often adds the newest calls to the dataset.
 const OFTEN: [&str; 5] = ["--calls", "--dataset-interval", "100ms", "--dataset-share", "100"];
 
 #[test]
@@ -332,9 +335,9 @@ fn a_short_program_has_one_part() {
 enum Victim {
     /// A batch system kills all processes.
     Everything,
-    /// `run` alone, while its export exists. The export must end, too.
+    /// `run` alone, while an export that it has started runs. The export must end, too.
     Run,
-    /// `run` alone, while its export exists, and another suspended export that is not its child.
+    /// As [`Self::Run`], but there is also a suspended export that the test has started.
     RunBesideAnExport,
     Export,
 }
@@ -365,7 +368,7 @@ fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
             assert!(job.stop().status.success());
         } else {
             if victim != Victim::Everything {
-                // The program goes on without `run`.
+                // The program goes on without `run`, so the test must end it.
                 job.stop();
             }
             let _ = job.run.wait();
@@ -394,7 +397,7 @@ fn exports_to(dir: &Path) -> Vec<i32> {
     numbers.filter(is_one).collect()
 }
 
-/// A negative `pid` stands for a process group.
+/// Sends a signal to a process. A negative `pid` stands for a process group.
 fn signal(pid: i32, signal: i32) {
     // SAFETY: `kill` takes numbers only.
     unsafe { libc::kill(pid, signal) };

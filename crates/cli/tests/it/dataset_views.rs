@@ -49,7 +49,7 @@ fn add(dir: &Path, run: &str, rank: u32, size: u32, script: &ProfileScript) {
     export(&Profile::open(&path).unwrap(), dir, &options).unwrap();
 }
 
-/// Of 64 ranks, rank 17 computes 3 µs longer than the others.
+/// There are 64 ranks. In each iteration, rank 17 computes 3 µs longer than the others.
 fn planted(dir: &Path) {
     for rank in 0..64 {
         let conv = if rank == 17 { 43_000 } else { 40_000 };
@@ -86,7 +86,9 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     let dir = scratch.join("job");
     planted(&dir);
     let dir = dir.to_str().unwrap();
-    // The noise of rank 17 is (37·17 mod 11) · 10 = 20 ns, compared with a median of 50.
+    // The script adds (37·17 mod 11) · 10 = 20 ns to each call of `conv` on rank 17. The median of
+    // these additions over all ranks is 50 ns, so rank 17 is above the median by 10 · (3,000 + 20 −
+    // 50) ns.
     let first = "rank 17 is slow because of conv: 431 µs there without calls inside, 29.7 µs (7.40 %) above the \
                  median of 64 ranks";
     for by in ["op", "rank"] {
@@ -110,7 +112,8 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
         (&conv["ranks"], &conv["calls"], &conv["most_rank"]),
         (&64.into(), &640.into(), &17.into())
     );
-    // The scatter of the 10 iterations adds (0 + 100 + 200) · 3 + 0 = 900 on each rank.
+    // On each rank, the script makes some of the 10 calls of `conv` longer, by (0 + 100 + 200) · 3
+    // + 0 = 900 ns in all.
     let noise: u64 = (0..64u64).map(|rank| rank * 37 % 11 * 10 * 10).sum();
     let expected = 64 * (400_000 + 900) + noise + 30_000;
     assert_eq!(conv["total_ns"].as_f64(), Some(expected as f64));
@@ -128,7 +131,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
     let dir = scratch.join("job");
     for rank in 0..6u32 {
         let mut script = script(rank, 40_000);
-        // The clock of this rank is ahead of that of rank 0 by this many ns.
+        // The clock of each rank is ahead of that of rank 0 by 7 ms times the rank's number.
         script
             .manifest
             .snapshots
@@ -159,7 +162,8 @@ fn clocks_are_aligned_by_an_op_that_waits() {
             (of["offset_ns"].as_f64().unwrap(), of["offset_uncertainty_ns"].as_f64().unwrap());
         let truth = -7_000_000.0 * f64::from(rank);
         assert!((offset - truth).abs() <= by, "{rank}: {offset} ± {by}");
-        // Each iteration waits for about 60 µs.
+        // In each iteration, a rank waits in `all_reduce` for about 60 µs; its clock cannot be
+        // aligned more exactly.
         assert!(if rank == 0 { by == 0.0 } else { by > 50_000.0 && by < 61_000.0 }, "{by}");
     }
     let said = text(&["report", path, "--align-by", "all_*", "--width", "200"]);
@@ -300,8 +304,8 @@ fn runs_of_a_dataset_are_repeats() {
     assert!(said.contains("not interleaved: ratios are shown, and not tested"), "{said}");
 }
 
-/// Returns a command that records a program without calls and adds it to the dataset: a rank
-/// without calls is added, too.
+/// Returns a command that records the program `true`, which makes no calls, and adds the recording
+/// to the dataset. A recording without calls is added, too.
 fn record(program: &Path, dataset: &Path, profile: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.arg("run").arg("--dataset").arg(dataset).arg("-o").arg(profile).args(options);
@@ -352,7 +356,8 @@ fn a_run_adds_itself() {
     let expected: Vec<_> = (0..4).map(|rank| ("x".to_owned(), rank, Some(5))).collect();
     assert_eq!(members, expected);
     assert!(scratch.join("counterpoint.rank2.cpt").is_dir());
-    // The environment of `export` does not matter.
+    // The profiles say their rank and run, so the environment of `export` has no influence on
+    // these.
     for rank in 0..3 {
         let mut export = Command::new(&program);
         export.arg("export").arg(format!("counterpoint.rank{rank}.cpt"));
@@ -410,7 +415,7 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
             command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(usual * number / KILLS + Duration::from_micros(200));
         // SAFETY: `killpg` takes numbers only. The child is waited for after this call, so the
-        // number still belongs to the child.
+        // process id still belongs to the child.
         unsafe { libc::killpg(child.id().cast_signed(), libc::SIGKILL) };
         child.wait().unwrap();
         let found = Dataset::open(&dir).unwrap();

@@ -23,8 +23,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile with 20 iterations of matmul in two workgroups of `matmul` ns, and of softmax
-/// for 3,000 ns. One tick is 1 ns. Each call of matmul has 4 + `more` page faults.
+/// Returns a profile with 20 iterations. In each, matmul has two workgroups of about `matmul` ns,
+/// and softmax takes 3,000 ns. One tick is 1 ns. Each workgroup of matmul has 4 + `more` page
+/// faults.
 fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
     with_softmax(side, round, matmul, more, true)
 }
@@ -216,7 +217,7 @@ fn the_page_says_what_the_text_says() {
         let one = if is_of_whole { one.replace("faster ", "B is faster: ") } else { one.clone() };
         assert!(printed.contains(&squeezed(&one)), "{one:?} is not in\n{text}");
     }
-    // matmul is 11.97 % faster, so its mark is left of the middle.
+    // matmul is 11.97 % faster, so its mark in the page's plot is left of the middle.
     let mark = &compare["rows"]["plots"][0]["rows"][0];
     assert_eq!(mark["kind"], "faster");
     let place = |value: &Value| value.as_f64().unwrap();
@@ -233,7 +234,7 @@ fn the_page_says_what_the_text_says() {
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
 }
 
-/// The exit status is the program's, also if the page cannot be written.
+/// `run` exits with the status of its program, even if the page cannot be written at the end.
 #[test]
 fn run_writes_the_page_of_what_it_recorded() {
     let Some(counterpoint) = counterpoint("run_writes_the_page_of_what_it_recorded") else {
@@ -266,7 +267,8 @@ fn run_writes_the_page_of_what_it_recorded() {
         assert_eq!(code, Some(2), "{wrong}: {said}");
         assert!(!scratch.join("started").exists() && !scratch.join("c.cpt").exists());
     }
-    // One program gets the page of its last run, and two programs that of their comparison.
+    // With `--repeat`, the page of one program shows its last run, and the page of two programs
+    // compares them.
     let (code, said) = run(&["-o", "d.series", "--repeat", "2", "--html", "d.html", "--", "true"]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(head("d.html")["compare"], Value::Null);
@@ -338,13 +340,14 @@ fn the_numbers_are_those_of_the_script() {
     let found = golden(&scratch).json(&["diff", at.to_str().unwrap(), "--format", "json"]);
     let row = &found["rows"][0];
     assert_eq!((&row["name"], &row["verdict"]), (&"matmul_64".into(), &"faster".into()));
-    // Typical calls take 10,020 and 8,820 ns. The ratio is 0.88024.
+    // Typical calls take 10,020 ns in A and 8,820 ns in B. The ratio is 0.88024.
     let change = row["change"].as_f64().unwrap();
     assert!((change + 0.1197).abs() < 0.001, "{change}");
     let low = row["change_low"].as_f64().unwrap();
     let high = row["change_high"].as_f64().unwrap();
     assert!(-0.123 < low && low <= change && change <= high && high < -0.117, "{low} {high}");
-    // 20 dispatches of two workgroups are 1,200 ns shorter: 48,000 ns in a run.
+    // In B, each of the 2 · 20 workgroups of matmul is 1,200 ns shorter, which is 48,000 ns in a
+    // run.
     let part = row["part"]["ns"].as_f64().unwrap();
     assert!((part + 48_000.0).abs() < 300.0, "{part}");
     assert_eq!(row["counters"][0]["result"], "fact");
@@ -396,7 +399,7 @@ fn a_gate_of_which_nothing_is_known_is_an_error() {
     assert_eq!(run("whole>50%").code, Some(0));
 }
 
-/// The copies of a run may have different names.
+/// A run that is named twice is an error, even if the two paths are written differently.
 #[test]
 fn a_run_counts_once() {
     let scratch = Scratch::new();
@@ -457,7 +460,7 @@ fn without_pairs_nothing_is_tested() {
     // The profiles say that the runs are pairs.
     let found = words(&few, &other, &[]);
     assert_eq!((&found["untested"], &found["pairs"]), (&"too_few_pairs".into(), &5.into()));
-    // A run of A has no partner.
+    // A run of A has no partner, or the sides are exchanged.
     assert_eq!(words(&few, &other[1..], &[])["untested"], "not_paired");
     assert_eq!(words(&other, &few, &[])["untested"], "not_paired");
     assert_eq!(words(&other, &few, &["--paired"])["pairs"], 5);
@@ -609,7 +612,7 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     let Some(counterpoint) = counterpoint("diff: interrupted") else { return };
     let scratch = Scratch::new();
     let (at, count) = (scratch.join("x.series"), scratch.join("count"));
-    // The seventh run is in the third round.
+    // The warm-up consists of the first two runs, so the seventh run is in the third round.
     let program =
         format!("echo >> {0}; [ $(wc -l < {0}) -lt 7 ] || exec sleep 60", count.display());
     let mut run = Command::new(counterpoint);
@@ -626,7 +629,7 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     }
     assert_eq!(lines(), 7);
     std::thread::sleep(std::time::Duration::from_millis(200));
-    // A terminal sends the signal to the whole process group, too.
+    // The test sends the signal to the whole process group, as a terminal does.
     let group = format!("-{}", child.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();

@@ -10,7 +10,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 /// From this run on, `matmul` takes 20 % more time.
 const AT: u64 = 9;
 
-/// Writes profiles. The order of their names differs from the order of their times.
+/// Writes profiles. The order of the runs' names differs from the order of their times.
 fn write(dir: &Path, runs: u64) {
     for run in 0..runs {
         let mut script = ProfileScript::monotonic();

@@ -72,7 +72,7 @@ fn counters_that_do_not_work() {
     }
 }
 
-/// A counter that does not work is a result and no error.
+/// A counter that does not work is a result, but a list that cannot be read is an error.
 #[test]
 fn lists_that_cannot_be_read() {
     for (list, message) in [

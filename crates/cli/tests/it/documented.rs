@@ -20,8 +20,8 @@
 //! | `<!-- before: COMMAND -->` | run this before the block's own lines |
 //! | `<!-- file: NAME -->` | the block is the content of a file that later blocks use |
 //!
-//! The directory of a page's blocks contains the files that pages assume: `dist/` and, if there is
-//! IREE, `mlp.vmfb` and `PROGRAM`, which runs this module.
+//! The directory in which a page's blocks run contains the files that pages assume: `dist/` and, if
+//! there is IREE, `mlp.vmfb` and `PROGRAM`, which runs this module.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -115,7 +115,7 @@ fn every_block_says_what_it_is() {
     }
 }
 
-/// The examples of a page run here.
+/// The directory in which the examples of a page run.
 struct Place {
     directory: testkit::Scratch,
     path: String,
@@ -236,7 +236,8 @@ fn commands_in_running_text_exist() {
     assert!(looked_at > 20, "{looked_at}");
 }
 
-/// Returns the code in the comment at the top of a header, which is indented by five spaces.
+/// Returns the lines of code in the comment at the top of a C header. These lines are indented by
+/// five spaces.
 fn in_comments(header: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join("include/counterpoint").join(header)).unwrap();
     let comment = text.split("*/").next().unwrap();
@@ -244,7 +245,7 @@ fn in_comments(header: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The examples of the headers are parts of one program.
+/// The test compiles the examples of the two C headers as parts of one program.
 #[test]
 fn examples_of_the_headers_run() {
     const TEST: &str = "documented-headers";
@@ -253,7 +254,7 @@ fn examples_of_the_headers_run() {
     let add = collector.pop().unwrap();
     let agent = in_comments("agent.h");
     let [find] = agent.as_slice() else { panic!("{agent:?}") };
-    // Readers must write these parts.
+    // Readers must write the parts around the examples themselves.
     let source = format!(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include \"counterpoint/agent.h\"\n\
          #include \"counterpoint/collector.h\"\n\

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::support::{Programs, counterpoint};
 
-/// A recording of a program that makes calls for ever. The program writes to a file how many of
-/// them have returned.
+/// A recording of a program that makes calls for ever. The program writes to a file how many calls
+/// have returned.
 struct Recording {
     program: PathBuf,
     scratch: testkit::Scratch,
@@ -72,8 +72,8 @@ impl Recording {
     }
 
     fn signal_run(&self, signal: i32) {
-        // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is
-        // its own.
+        // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the process id
+        // still belongs to it.
         assert_eq!(unsafe { libc::kill(self.run.id() as i32, signal) }, 0);
     }
 
@@ -86,8 +86,8 @@ impl Recording {
         self.wait_for("end of the program", || !identity.is_alive());
     }
 
-    /// Checks that the profile has the calls that returned. It may have one more, which had not
-    /// returned yet.
+    /// Checks that the profile has the calls that returned. The profile may have one more call,
+    /// which had not returned yet.
     fn check(mut self) {
         self.run.wait().unwrap();
         let returned = self.returned();
@@ -101,7 +101,8 @@ impl Recording {
         for loss in report["losses"].as_array().unwrap() {
             assert_eq!(loss["name"], "call_cut_short", "{loss}");
         }
-        // A view only reads, so the remaining pages may still be in the pool.
+        // `report` only reads, so the remaining pages may still be in the pool. `recover` moves
+        // them to the profile.
         recover(&self.program, &self.profile());
         assert_eq!(profile::Manifest::read(&self.profile()).unwrap().pool, None);
         let after = self::report(&self.program, &self.profile());
@@ -135,7 +136,7 @@ fn begin(test: &str) -> Option<Recording> {
 fn pages_that_were_taken_come_back() {
     let Some(it) = begin("pages that were taken") else { return };
     it.wait_for("offers", || it.offers() >= 8);
-    // The thread uses its current page and two offered ones.
+    // The thread has claimed its current page, and at most two pages that it has offered to `run`.
     assert!(it.claims() <= 3, "{} pages", it.claims());
     let returned = it.returned();
     let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
@@ -192,7 +193,7 @@ fn threads_that_end_leave_no_page_behind() {
                 std::thread::sleep(Duration::from_millis(3));
                 for signal in [libc::SIGSTOP, libc::SIGCONT] {
                     // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the
-                    // number is its own.
+                    // process id still belongs to it.
                     unsafe { libc::kill(run.id() as i32, signal) };
                     std::thread::sleep(Duration::from_millis(3));
                 }
@@ -205,19 +206,20 @@ fn threads_that_end_leave_no_page_behind() {
     }
 }
 
-/// While `run` is stopped, the program replaces itself by another one with `exec`.
+/// While `run` is stopped, the program executes itself anew with `exec`.
 #[test]
 fn an_exec_while_pages_are_offered_loses_nothing() {
     let Some(mut it) = begin("exec while pages are offered") else { return };
     it.wait_for("offers", || it.offers() >= 3);
     it.signal_run(libc::SIGSTOP);
-    // By now, the thread has written full pages to the file itself.
+    // `run` is stopped, so during these calls the thread itself must write full pages to the
+    // profile.
     it.wait_for_calls(150_000);
     assert_eq!(it.claims(), 3, "the thread's page and two that were offered");
     let counted = std::fs::OpenOptions::new().write(true).open(it.scratch.join("counted")).unwrap();
     let more = 150_000u64;
     std::os::unix::fs::FileExt::write_all_at(&counted, &more.to_le_bytes(), 8).unwrap();
-    // Each executed program has a part of the profile.
+    // The profile has one directory for each execution of the program.
     let parts = || std::fs::read_dir(it.profile().join("processes")).unwrap().count();
     it.wait_for("part of the new program", || parts() == 2);
     it.signal_run(libc::SIGCONT);
@@ -235,8 +237,8 @@ fn an_exec_while_pages_are_offered_loses_nothing() {
     assert_eq!(calls, [returned, more]);
 }
 
-/// Threads and `run` both write pages to the file. The id of a call's workgroup is the number of
-/// the call in its thread.
+/// Both `run` and the threads themselves write pages to the profile's file. The id of a call's
+/// workgroup is the number of the call in its thread.
 #[test]
 fn calls_stay_in_order() {
     const CALLS: u32 = 150_000;
@@ -247,12 +249,13 @@ fn calls_stay_in_order() {
     run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
     run.arg(&programs.host).arg(&programs.library).args(["threads", "4"]).arg(CALLS.to_string());
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // While `run` is stopped, the threads write newer pages than those that wait for `run`.
+    // While `run` is stopped, some pages wait for it, and the threads write newer pages to the
+    // file.
     for _ in 0..8 {
         for signal in [libc::SIGSTOP, libc::SIGCONT] {
             std::thread::sleep(Duration::from_millis(2));
-            // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number
-            // is its own.
+            // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the process
+            // id still belongs to it.
             unsafe { libc::kill(run.id() as i32, signal) };
         }
     }
@@ -274,7 +277,7 @@ fn calls_stay_in_order() {
     }
 }
 
-/// Each pass has a pool.
+/// With `--passes`, `run` runs the program several times, each time with a new pool.
 #[test]
 fn every_pass_is_drained() {
     let Some(program) = counterpoint("drained passes") else { return };
@@ -298,7 +301,7 @@ fn every_pass_is_drained() {
     }
 }
 
-/// No file may be longer than 256 KiB. Pages that the program cannot write stay in memory until the
+/// The limit on file sizes is 256 KiB. Pages that the program cannot write stay in memory until the
 /// end.
 #[test]
 fn a_limit_of_file_sizes_loses_nothing() {
@@ -307,7 +310,7 @@ fn a_limit_of_file_sizes_loses_nothing() {
     for threads in [1u64, 3] {
         let path = scratch.join(&format!("{threads}.cpt"));
         let mut run = Command::new("sh");
-        // The limit is in blocks of 512 bytes.
+        // `ulimit -f` counts blocks of 512 bytes.
         run.args(["-c", r#"ulimit -S -f 512; exec "$@""#, "sh"]).arg(&program);
         run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
         run.arg(&programs.host).arg(&programs.library).arg("threads");
@@ -319,7 +322,7 @@ fn a_limit_of_file_sizes_loses_nothing() {
     }
 }
 
-/// `run` could drain only while the program does not run.
+/// On a single processor, `run` could drain only while the program does not run.
 #[test]
 fn nothing_is_offered_on_a_single_processor() {
     let Some(program) = counterpoint("a single processor") else { return };
@@ -333,7 +336,8 @@ fn nothing_is_offered_on_a_single_processor() {
     assert_eq!(report(&program, &path)["total"]["calls"], 200_000);
 }
 
-/// The pages that were drained are kept. The other calls are a loss with a name.
+/// A script truncates the pool after the calls. All calls are kept. `run` refuses to read the
+/// truncated pool, which the profile states as a loss.
 #[test]
 fn a_program_that_truncates_its_pool_ends_as_without_us() {
     let Some(program) = counterpoint("truncated pool") else { return };
@@ -366,9 +370,9 @@ fn a_program_that_truncates_its_pool_ends_as_without_us() {
     }
 }
 
-/// The program dies at its next recorded call: no process can access memory that its file no longer
-/// has, and the recorder must not install a handler of SIGBUS. `run` keeps the pages that were
-/// drained.
+/// After the program has truncated its pool, another recorded call kills it with SIGBUS, because
+/// the recorder accesses memory that the pool's file no longer has. The recorder must not install a
+/// handler of SIGBUS. `run` keeps the pages that it has drained before.
 #[test]
 fn a_program_that_truncates_its_own_pool() {
     let Some(program) = counterpoint("own pool truncated") else { return };
@@ -389,7 +393,8 @@ fn a_program_that_truncates_its_own_pool() {
         assert!(said.contains(pool.to_str().unwrap()), "{said}");
         let report = report(&program, &profile);
         let calls = report["total"]["calls"].as_u64().unwrap();
-        // A call takes 3 to 5 bytes of a page, and at most two pages of a thread wait for `run`.
+        // At most the thread's current page and two pages that wait for `run` are lost. A call
+        // takes 3 to 5 bytes of a page, so these are fewer than 100,000 calls.
         assert!((100_000..=200_000).contains(&calls), "{report}");
         let losses = report["losses"].as_array().unwrap();
         assert!(losses.iter().any(|loss| loss["name"] == "pool_refused"), "{report}");

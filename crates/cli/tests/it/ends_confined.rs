@@ -1,5 +1,5 @@
 //! Tests with `strace` that `recover` and `hook report` give up the right to change anything but
-//! the profile and its pool.
+//! the profile, its pool and, in `hook report`, the directory of the CSV files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,15 +15,16 @@ use crate::foreign::everything;
 use crate::support::memory::Memory;
 use crate::views_only_read::{CHANGES, Killed, PART, change, is_change, is_confined, traced};
 
-/// The first version of Landlock cannot allow moving a file to another directory.
+/// Kernels, with the options of `strace` that imitate them. The first version of Landlock cannot
+/// allow moving a file to another directory.
 const KERNELS: [(&str, &[&str]); 3] = [
     ("this kernel", &["-e", "trace=none"]),
     ("no Landlock", &["-e", "inject=landlock_create_ruleset:error=ENOSYS"]),
     ("the first Landlock", &["-e", "inject=landlock_create_ruleset:retval=1:when=1"]),
 ];
 
-/// Returns the output, the system calls that changed something after the command had given up its
-/// last rights, and the rules with which it gave up rights.
+/// Runs a command. Returns the command's output, the system calls that changed something after the
+/// command had given up its last rights, and the rules with which it gave up rights.
 fn confined(words: &[String]) -> (Output, Vec<String>, Vec<String>) {
     let (output, log) = traced(&["-y", "-v", "-e", &format!("{CHANGES},landlock_add_rule")], words);
     assert!(is_confined(&log), "{log}");
@@ -43,8 +44,8 @@ fn place(rule: &str) -> PathBuf {
     PathBuf::from(path.unwrap_or_else(|| panic!("{rule}")))
 }
 
-/// Returns the places in which the rules allow changes. The value says whether more is allowed than
-/// removing empty directories.
+/// Returns the places in which the rules allow changes. The value of a place says whether the rules
+/// allow more there than removing empty directories.
 fn changeable(rules: &[String]) -> BTreeMap<PathBuf, bool> {
     let mut all = BTreeMap::new();
     for rule in rules.iter().filter(|rule| allows_changes(rule)) {
@@ -66,7 +67,8 @@ fn assert_within(changes: &[String], places: &[&Path]) {
     assert!(!changes.is_empty());
 }
 
-/// The length of each file. The length of the manifest varies.
+/// Returns the length of each file below `dir`. It is 0 for directories and links, and for the
+/// manifest, whose length varies.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, u64> {
     let all = everything(dir).into_keys().map(|path| {
         let name = path.strip_prefix(dir).unwrap().to_owned();
@@ -89,7 +91,8 @@ fn recover_changes_the_profile_and_its_pool_only() {
     let (output, changes, rules) = confined(&recover(&killed));
     assert!(output.status.success(), "{output:?}");
     assert_within(&changes, &[&killed.dir, &killed.shm]);
-    // The last rules apply while the profile is read and changed.
+    // `recover` gives up rights more than once. The rules from the last one for the profile on
+    // apply while `recover` reads and changes the profile.
     let last = rules.iter().rposition(|rule| place(rule) == killed.dir).unwrap();
     let may = changeable(&rules[last..]);
     let shared = Path::new("/dev/shm").to_owned();

@@ -1,5 +1,6 @@
-//! Tests that views mark numbers of calls that are estimates, because a host announced its calls
-//! only in some steps. In text, the mark is `~`. JSON and CSV contain the ends of the interval.
+//! Tests how views mark numbers of calls that are estimates. They are estimates because the host
+//! (such as PyTorch) announced its calls only in some steps of the program. In text, the mark is
+//! `~`. JSON and CSV contain the ends of the confidence interval.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,9 +12,9 @@ use testkit::{CallScript, ProfileScript, Scratch};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
 /// There are two ops on one thread. `mm` was announced in 104 of 134 steps, and 40 of its calls
-/// were counted. The sample consists of the 100 steps with weight 1, in which `mm` was called 200
-/// times: once in ten steps, 3 times in ten steps, and twice in all others. So 30 · 2 additional
-/// calls are estimated for the 30 other steps:
+/// were counted. 100 of these 104 steps, each with the weight 1, are the sample for the estimate.
+/// In the sample, `mm` was called 200 times: once in ten steps, 3 times in ten steps, and twice in
+/// all others. So 30 · 2 additional calls are estimated for the 30 other steps:
 ///
 /// ```text
 ///   c̅ = 2     m = n = 100     s² = 100/99 · (420/100 − 4) = 0.20202
@@ -58,7 +59,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&run(&[args, &["--format", "json"]].concat())).unwrap()
 }
 
-/// Returns pairs of column names and values.
+/// Returns the row that has a cell `name`, as pairs of column names and values.
 fn row(csv: &str, name: &str) -> Vec<(String, String)> {
     let mut lines = csv.lines();
     let head = lines.next().unwrap().split(',');
@@ -136,7 +137,7 @@ fn diff_marks_them_and_finds_no_difference_in_them() {
     assert!(cell(&mm, "calls_a_low").starts_with("94."), "{mm:?}");
 }
 
-/// If such a trace could be imported, its slices would be taken for all calls.
+/// If a trace with estimates could be imported, its slices would be taken for all calls.
 #[test]
 fn traces_say_so_and_are_not_imported_as_exact() {
     let (scratch, dir) = script().written();

@@ -1,5 +1,5 @@
 //! Tests what `explain` prints about scripted profiles. `crates/analysis/tests/explain.rs` tests
-//! that it finds the real causes.
+//! that `explain` finds the real causes.
 
 use std::path::Path;
 
@@ -55,7 +55,8 @@ fn says_what_goes_with_slow_calls() {
     golden.check("most", 0, &["explain", &profile, "--width", "80"]);
     golden.check("glob", 0, &["explain", "*", &profile, "--width", "80"]);
     golden.check("markdown", 0, &["explain", "matmul", &profile, "--format", "markdown"]);
-    // The op and the profile can be given in either order. The op can also be an option.
+    // The op and the profile can be given in either order. The op can also be given as the option
+    // `--op`.
     let named = golden.run(&["explain", "matmul", &profile]);
     let swapped = golden.run(&["explain", &profile, "matmul"]);
     assert_eq!(swapped.stdout, named.stdout);

@@ -20,8 +20,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 use crate::support::memory::Memory;
 
-/// The process ended long ago. One thread has one call in the file, and two threads have 2 calls
-/// each in the pool.
+/// Returns a profile whose process ended long ago, before all calls were in files. One thread has
+/// one call in the profile's file, and two threads have 2 calls each in the pool.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -96,7 +96,7 @@ fn run(words: &[OsString]) -> Output {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        // A slow command may take long. This check is for one that does not end.
+        // The check finds commands that never end. Its limit is large, so that slow commands pass.
         if begun.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -109,7 +109,8 @@ fn run(words: &[OsString]) -> Output {
     Output { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Describes each entry, for files of less than 16 MiB with the time of change and the content.
+/// Describes each file and directory below `at`. The descriptions of files of less than 16 MiB
+/// contain the time of the last change and the content.
 pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -128,8 +129,8 @@ pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// Runs the commands that read a profile. They may not change anything below `watched`. Returns the
-/// JSON of `report`, if any.
+/// Runs the commands that read a profile. The commands must not change anything below `watched`.
+/// Returns the JSON of `report`, if any.
 fn look(dir: &Path, watched: &[&Path], when: &str) -> Option<Value> {
     let out = Scratch::new();
     let before: Vec<_> = watched.iter().map(|path| everything(path)).collect();
@@ -172,7 +173,8 @@ fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
     manifest.write(dir).unwrap();
 }
 
-/// The manifest names a victim as the profile's pool: a text or the real pool of another profile.
+/// The manifest names something else as the profile's pool, such as a user's text or the pool of
+/// another profile.
 #[test]
 fn a_manifest_that_names_a_victim() {
     for collected in [false, true] {
@@ -208,16 +210,16 @@ fn a_manifest_that_names_a_victim() {
                 change(&dir, |manifest| {
                     manifest.pool = Some(victim.clone());
                     manifest.pool_collected = collected;
-                    // The pools have the id of the manifest, so they are not refused because of
-                    // their ids. A pool in `shm` could therefore be the profile's own, so the
-                    // manifest gets another id for it.
+                    // The real pools have the id of the manifest, so `report` must refuse them for
+                    // other reasons than their ids. But in `shm`, a pool with this id could be the
+                    // profile's own, so for this victim the manifest gets another id.
                     if victim.starts_with(&shm) {
                         manifest.id = ProfileId([9; 16]).to_string();
                     }
                 });
                 let report = look(&dir, &[scratch.path(), &shm], &format!("{victim:?}"));
-                // The manifest of a moved profile with a pool inside has a path like this one, so
-                // the pool is only missing.
+                // This victim looks like a pool inside of the profile at a path from which the
+                // profile was moved. So the pool counts as missing and not as refused.
                 let gone = *victim == pool_path(&other);
                 let name = if gone { "pool_vanished" } else { "pool_refused" };
                 let expected = if gone && collected { vec![] } else { vec![(name.to_owned(), 1)] };
@@ -322,7 +324,8 @@ fn pipes_in_every_place() {
             let report = look(&dir, &[], place);
             let is_read = !matches!(place, "manifest.json");
             assert_eq!(report.is_some(), is_read, "{place}");
-            // `report` does not read these files, or the pool has newer data.
+            // `report` does not read these files, or does not need them because the pool has newer
+            // data.
             let unread = place.starts_with("activities")
                 || place.ends_with(".json")
                 || place.ends_with("series.arrows");
@@ -371,8 +374,8 @@ fn calls(report: &Option<Value>) -> u64 {
     rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum()
 }
 
-/// Views of a copy (`cp -a`) show the pool's contents, which remain in the pool. A moved profile is
-/// still the original.
+/// Views of a copied profile (`cp -a`) show the calls in the original's pool, and leave them there.
+/// A moved profile is still the original.
 #[test]
 fn a_copy_is_read_and_the_original_collects() {
     let scratch = Scratch::new();
@@ -399,8 +402,8 @@ fn a_copy_is_read_and_the_original_collects() {
     assert_eq!((losses(&report), calls(&report)), (vec![("pool_vanished".to_owned(), 1)], 1));
 }
 
-/// A user who unpacks an archive owns the profile and its pool. But the profile must not decide
-/// where `hook report` writes.
+/// A user who unpacks an archive owns the profile and the pool that were in it. But the profile
+/// must not decide where `hook report` writes.
 #[test]
 fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let scratch = Scratch::new();
@@ -420,13 +423,14 @@ fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("is not a profile that a hook of this user has just recorded"), "{said}");
     assert_eq!(everything(scratch.path()), before);
-    // The pool of a profile that was made on this machine contains the profile's path.
+    // The pool of `made.cpt` contains the path of this profile, as after a recording on this
+    // machine, so `hook report` accepts the profile.
     let output = run(&["hook".into(), "report".into(), made.clone().into()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(!made.exists() && fs::read_dir(&victim).unwrap().count() > 0);
 }
 
-/// Returns the files below `at`, without following links.
+/// Returns the contents of the files below `at`. Links to directories must not be there.
 fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -439,8 +443,8 @@ fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// The exchange is atomic. The directory is already open, so that no path leads through something
-/// that another thread has put there.
+/// The exchange is atomic. The directory is already open, because its path could lead through a
+/// link that the other thread has put there.
 fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     const RENAME_EXCHANGE: libc::c_uint = 2;
     // The exchange fails if another thread has moved one of the files away, which does no harm.
@@ -467,7 +471,8 @@ fn exchanging_files_during_a_view_does_no_harm() {
     fs::remove_dir_all(victim.join("pool")).unwrap();
     fs::create_dir(victim.join("pool")).unwrap();
     fs::write(victim.join("pool/pool"), "precious").unwrap();
-    // If a view read or repaired the damaged files, this would be seen.
+    // A command that repaired these damaged files would change the victim, which the test would
+    // notice.
     for name in ["manifest.json", &format!("{PART}/pages.cps")] {
         let mut bytes = fs::read(victim.join(name)).unwrap();
         bytes.truncate(bytes.len() / 2);
@@ -642,7 +647,7 @@ fn the_next_run_frees_what_a_kill_left() {
             .spawn()
             .unwrap();
         let watched = loop {
-            // The processes are `run` itself and its program.
+            // `watch` lists two processes: `run` itself and its program.
             match Manifest::read(&dir) {
                 Ok(manifest) if manifest.watch.len() == 2 => break manifest,
                 _ => assert!(run.try_wait().unwrap().is_none(), "ended"),

@@ -21,7 +21,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const EVIL: &str = "\x1b]0;title\x07\u{9b}2J\u{202e}txt\u{2067}\u{200b}\u{ad}\x7f\r\
                     \ncounterpoint: hint: forged\n";
 
-/// Returns a harmful name, which a spreadsheet would also evaluate.
+/// Returns a harmful name. Because of the `=`, a spreadsheet would also evaluate it as a formula.
 fn evil(name: &str) -> String {
     format!("={name}{EVIL}")
 }
@@ -124,7 +124,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     };
     let row = serde_json::json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": 2,
         "args": {"name": evil("row")}});
-    // `check` must report an error.
+    // `trace check` must report errors for these two events.
     let end = serde_json::json!({"ph": "E", "ts": 3, "pid": 1, "tid": 9, "name": evil("end")});
     let wrong = serde_json::json!({"ph": evil("Q"), "ts": 3, "pid": 1, "tid": 9});
     let events = serde_json::json!({"traceEvents": [row, slice(1), slice(10), end, wrong],
@@ -278,7 +278,7 @@ fn programs_get_every_byte() {
     let mut command = Command::new(PROGRAM);
     command.args(["report", "--format", "json"]).arg(&at);
     let (_, shown) = pty::shown(&mut command, 120);
-    // A message about the profile's metric comes first.
+    // The terminal shows a message about the profile's metric before the JSON.
     let (_, shown) = shown.split_at(shown.find("{\n").unwrap());
     assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), json);
 

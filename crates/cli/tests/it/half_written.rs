@@ -89,7 +89,7 @@ fn a_complete_file_gets_the_name_and_the_mode_of_the_earlier_one() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("traceEvents"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
 
-    // A link to a device, and the greatest possible length.
+    // The outputs are a link to a device, and a file with a name of the greatest possible length.
     let device = scratch.join("null.json");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     let long = scratch.join(&format!("{}.json", "n".repeat(250)));

@@ -1,6 +1,6 @@
 //! Tests the checks of `cargo xtask hardware` (tests/hardware) on machines without the hardware.
-//! Software counters of the kernel replace the PMU. The checks must fail with a program that does
-//! not do what its source says.
+//! Software counters of the kernel replace the PMU. The checks must fail if the program that they
+//! measure does other work than its source says.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,13 @@ fn checks() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hardware")
 }
 
+/// Runs the checks, and returns their output and the page of results that they write. Returns
 /// `None` if something that the checks need is missing.
 fn run(test: &str, arguments: &[&str]) -> Option<(Output, String)> {
     let program = counterpoint(test)?;
     let dist = program.parent()?.parent()?.to_owned();
-    // With TVM's Python, ops of TVM are counted as well.
+    // If `COUNTERPOINT_VENV_TVM` names a Python environment with TVM, the checks also count ops of
+    // TVM.
     let of_tvm =
         std::env::var_os("COUNTERPOINT_VENV_TVM").map(|venv| Path::new(&venv).join("bin/python"));
     let python = of_tvm.filter(|python| python.exists()).unwrap_or("python3".into());
@@ -48,7 +50,8 @@ fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     rows.collect()
 }
 
-/// Whether breakpoints work here: some virtual machines have none.
+/// Returns whether hardware breakpoints and page faults can be counted here. Some virtual machines
+/// have no breakpoints.
 fn has_breakpoints(test: &str) -> bool {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_counterpoint"));
     let mut doctor = Command::new(program);
@@ -60,7 +63,9 @@ fn has_breakpoints(test: &str) -> bool {
     opens
 }
 
-/// Nothing can replace these parts. PyTorch is in another environment.
+/// Names of checks that are absent if software counters replace the PMU. Nothing replaces what the
+/// first two checks need. PyTorch is in another Python environment than the one that runs the
+/// checks.
 const ABSENT: [&str; 3] = ["reading without system calls", "names: the vendor's", "ops of PyTorch"];
 
 /// Whether the check with this name may be absent on some machines.
@@ -153,7 +158,8 @@ print('done')
     assert_eq!(output.stdout, b"done\n", "{output:?}");
 }
 
-/// A missing part is no failure. The page names the command that checks it elsewhere.
+/// If the machine has no PMU or no NVIDIA device, the checks of this hardware are absent, and do
+/// not fail. The page names the command that runs them on another machine.
 #[test]
 fn what_a_machine_lacks_is_named() {
     let Some((output, page)) = run("hardware_absent", &["--quick"]) else { return };
@@ -165,7 +171,7 @@ fn what_a_machine_lacks_is_named() {
         let (status, said) = &rows[name];
         match &**status {
             "absent" => assert!(said.contains(command), "{name}: {said}"),
-            // This machine has the part.
+            // This machine has the hardware.
             status => assert_eq!(status, "ok", "{name}: {said}"),
         }
     }

@@ -1,5 +1,5 @@
-//! Tests the words around numbers in the first lines and notes of a report. Readers had mistaken
-//! one number for another without them.
+//! Tests the words around numbers in the first lines and notes of a report. Without these words,
+//! readers had mistaken one number for another.
 
 use std::path::Path;
 use std::process::Command;
@@ -94,7 +94,7 @@ fn the_head_says_if_calls_were_mostly_off_a_cpu() {
     assert!(!report(&unknown).contains("off a CPU"));
 }
 
-/// The snapshots of the clocks are 1 s apart.
+/// The snapshots of the clocks in the scripted profile are 1 s apart, so its run took 1 s.
 #[test]
 fn the_first_line_has_the_time_of_the_run() {
     let script = one_waits(["main", "waiter"]);
@@ -128,8 +128,8 @@ fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     );
 }
 
-/// Returns a profile of a thread with 100 calls of 10 ms each, which was on a CPU for 600 ms of
-/// this second.
+/// Returns a profile of a thread with 100 calls of 10 ms each. The thread was on a CPU for 600 ms
+/// of this second, and was taken off it `involuntary` + `voluntary` times.
 fn preempted(involuntary: u64, voluntary: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -243,8 +243,8 @@ fn writing_a_page_says_what_it_wrote() {
     assert_eq!(said, "");
 }
 
-/// Returns a profile in which the range `loop` has ten calls of 1 ms each, with 0.4 ms in `step`,
-/// which calls `mul`.
+/// Returns a profile in which the range `loop` has ten calls of 1 ms. Each contains a call of the
+/// range `step` of 0.4 ms, which contains a call of the op `mul`.
 fn steps(host: u8) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -284,7 +284,8 @@ fn the_range_with_the_most_time_inside_is_named() {
     assert!(sentences.iter().any(|one| one.as_str().unwrap() == expected), "{sentences:?}");
 }
 
-/// One of the two kernels takes 80 % of the time.
+/// A program calls two compute kernels. One of them takes 80 % of the time, or, at the end of the
+/// test, 51 %.
 #[test]
 fn a_report_says_how_to_look_inside_of_a_kernel() {
     let printed = |command: &str, host: u8, long: u64| {

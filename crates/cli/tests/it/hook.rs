@@ -30,7 +30,8 @@ impl Dropped {
         command.output().unwrap()
     }
 
-    /// Returns the hook's profiles that are left in the directory for temporary files.
+    /// Returns the paths of the profiles that the hook has not removed from the directory for
+    /// temporary files.
     fn left(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.scratch.path()).unwrap();
         let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
@@ -63,11 +64,13 @@ struct Part {
     lines: Vec<String>,
 }
 
-/// Splits an output into the text before the report and the parts of the report.
+/// Splits what a program printed into the text before the hook's report and the parts of this
+/// report.
 fn parts(text: &str) -> (String, Vec<Part>) {
     let mut before = String::new();
     let mut parts: Vec<Part> = Vec::new();
-    // The program's own output may not end with a line feed.
+    // The report can begin in the middle of a line, because the program's own output need not end
+    // with a line feed.
     for line in text.replace("Statistics for", "\nStatistics for").lines() {
         if let Some(rest) = line.strip_prefix("Statistics for ") {
             let rest = rest.strip_suffix(':').unwrap();
@@ -118,10 +121,10 @@ fn a_report_per_thread_follows_the_output_and_nothing_is_left() {
     assert_eq!(before, "threads 4 500 done");
     let (all, threads): (Vec<_>, Vec<_>) = parts.iter().partition(|p| p.thread.starts_with("all "));
     assert_eq!(all.iter().map(|p| p.calls).collect::<Vec<_>>(), [2000]);
-    // The original hook printed each thread when the thread ended.
+    // The total of all threads comes after the statistics of each thread.
     assert!(parts[4].thread.starts_with("all "), "{parts:?}");
     assert_eq!(threads.iter().map(|p| p.calls).collect::<Vec<_>>(), [500; 4]);
-    // Threads with equal names are distinguished.
+    // The report gives different labels to threads that have the same name.
     let names: BTreeSet<_> = threads.iter().map(|p| &p.thread).collect();
     assert_eq!(names.len(), 4, "{names:?}");
     for part in &parts {
@@ -159,7 +162,7 @@ fn several_counters() {
         )
     );
     assert!(lines.contains("correlation of page-faults vs. task-clock"), "{lines}");
-    // A constant has no correlation.
+    // Each call has 10 page faults, and a constant is not correlated with anything.
     let constant =
         part.lines.iter().find(|l| l.contains("correlation of duration_us vs. page-faults"));
     assert!(constant.unwrap().contains(": –"), "{lines}");
@@ -182,7 +185,7 @@ fn several_counters() {
     assert!(!out(&output).contains("conditional probability"));
 }
 
-/// The filter is the name of an op, and may contain any character.
+/// `IREE_HOOK_FILTER_NAME` is the exact name of an op: `*` and a prefix of a name match no op.
 #[test]
 fn the_filter_is_an_exact_name() {
     let Some(dropped) = Dropped::new("hook filter") else { return };
@@ -213,7 +216,7 @@ fn calls_of_the_first_milliseconds_are_left_out() {
     assert_eq!(calls("3600000"), 0);
 }
 
-/// Each of these counters gets one line.
+/// The hook prints one line about each counter that does not work.
 #[test]
 fn counters_that_do_not_work_are_left_out() {
     let Some(dropped) = Dropped::new("hook open") else { return };
@@ -233,7 +236,8 @@ fn counters_that_do_not_work_are_left_out() {
     assert_eq!(words.lines().count(), 6, "{words}");
 }
 
-/// The hook prints the list when the program loads its first executable.
+/// When the program loads its first IREE executable, the hook prints the list of counters and ends
+/// the program.
 #[test]
 fn the_list_ends_the_program() {
     let Some(dropped) = Dropped::new("hook list") else { return };
@@ -271,7 +275,8 @@ fn a_program_without_executables_is_left_alone() {
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// The program `watchful` checks its children, SIGCHLD, timers, descriptors, signal mask and errno.
+/// The program `watchful` checks that the hook does not change the program's children, SIGCHLD,
+/// timers, descriptors, signal mask or errno.
 #[test]
 fn the_program_does_not_notice() {
     let Some(dropped) = Dropped::new("hook watchful") else { return };
@@ -310,7 +315,8 @@ fn a_profile_left_by_a_crash_can_be_read() {
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["total"]["calls"], calls, "{mode}");
         assert_eq!(json["profile"]["origin"], "hook");
-        // The user typed no mode.
+        // The variable names `page-faults` without a mode, and the hook adds `:u` (user space
+        // only).
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
         assert!(out(&report(&[])).contains("the program crashed or was killed"));
         let mut recover = Command::new(&dropped.program);
@@ -320,7 +326,7 @@ fn a_profile_left_by_a_crash_can_be_read() {
     }
 }
 
-/// Only the parent prints a report.
+/// When a program forks, only the parent prints a report, which contains the child's calls, too.
 #[test]
 fn children_record_and_do_not_print() {
     let Some(dropped) = Dropped::new("hook fork") else { return };
@@ -330,12 +336,13 @@ fn children_record_and_do_not_print() {
     let (_, parts) = parts(&out(&output));
     let calls: Vec<u64> =
         parts.iter().filter(|p| !p.thread.starts_with("all ")).map(|p| p.calls).collect();
-    // `counterpoint run` finds the same numbers.
+    // The child makes 200 calls, and the parent 450.
     assert_eq!(BTreeSet::from_iter(calls), BTreeSet::from([200, 450]), "{}", out(&output));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// Without the program `counterpoint` next to it, the library prints one line.
+/// If `libcounterpoint.so` is installed without the program `counterpoint`, the library prints one
+/// line, and the user's program runs as usual.
 #[test]
 fn the_library_alone_does_no_harm() {
     let Some(dropped) = Dropped::new("hook alone") else { return };
@@ -367,7 +374,7 @@ fn under_run_the_hooks_variables_are_ignored() {
     assert_eq!(profile::Profile::open(&dropped.scratch.join("p.cpt")).unwrap().calls(), 5);
 }
 
-/// Stock IREE on `local-task` does not call the functions of the original hook.
+/// The hook's report covers stock IREE, which does not call the functions of IREE's own call hook.
 #[test]
 fn stock_iree_on_local_task() {
     let Some(dropped) = Dropped::new("hook iree") else { return };

@@ -16,11 +16,12 @@ fn library_of(program: &Path) -> std::path::PathBuf {
     program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
 }
 
-/// The library itself lists its injection points.
+/// Returns the names of the injection points, which the library itself lists.
 fn points(program: &Path) -> Vec<String> {
     let path = std::ffi::CString::new(library_of(program).as_os_str().as_bytes()).unwrap();
-    // SAFETY: `path` is a C string, and the library can be loaded into any process. The function
-    // has this type. It returns a C string that belongs to the library, which is never unloaded.
+    // SAFETY: `path` is a C string, and the library can be loaded into any process.
+    // `counterpoint_injection_points` has this type. The function returns a C string that belongs
+    // to the library, which is never unloaded.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!library.is_null(), "{path:?}");
@@ -49,7 +50,7 @@ fn tvm_host() -> Command {
     command
 }
 
-/// `mode` is the compiler's flag that says whether the hits are timed, counted or logged.
+/// `mode` is a compiler flag that selects how the executions of loops are recorded.
 fn loops_host(mode: &str) -> Command {
     let host = Programs::get().loops(&format!("loops_host{mode}"), &[mode]);
     let mut command = Command::new(host);
@@ -57,14 +58,16 @@ fn loops_host(mode: &str) -> Command {
     command
 }
 
-/// Returns a host that uses a plugin as PyTorch does.
+/// Returns a host that stands in for PyTorch, and records with the plugins in the directory
+/// `plugins`.
 fn torch_host(plugins: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("torch_host"));
     command.arg(plugins);
     command
 }
 
-/// Returns a host that hands over a recording of PyTorch's profiler, as PyTorch does.
+/// Returns a host that stands in for PyTorch, and hands recordings of PyTorch's profiler over to
+/// the agent.
 fn log_host() -> Command {
     Command::new(Programs::get().other("log_host"))
 }
@@ -95,14 +98,15 @@ impl Host<'_> {
         read_log(&log)
     }
 
-    /// Returns whether the agent turned itself off.
+    /// Causes a panic at `point`. Returns whether the agent turned itself off.
     fn panics_at(&mut self, program: &Path, point: &str, bare: &(Option<i32>, String)) -> bool {
         let what = self.what;
         self.command.env(VARIABLE, format!("{point}:panic"));
         let recorded = Recorded::run_with(program, self.events, &self.options, &mut self.command);
         self.command.env_remove(VARIABLE);
         assert_eq!(outcome(&recorded.output), *bare, "{what}, {point}: {}", recorded.stderr());
-        // These messages are about recordings of PyTorch's profiler.
+        // Apart from lines about recordings of PyTorch's profiler in `log_host`, stderr must have
+        // one line.
         let said = recorded.stderr();
         let lines = said.lines().filter(|line| !line.contains("torch.profiler in log_host"));
         assert!(self.options[0] != "--loops" || lines.count() == 1, "{what}, {point}: {said}");
@@ -171,7 +175,8 @@ fn with_plugin(plugin: &str) -> Host<'_> {
     Host { what: "plugin", command, events: "none", options }
 }
 
-/// Returns a program that gets the variables of IREE's original hook.
+/// Returns a command that preloads the agent without `counterpoint run`, and sets a variable of
+/// IREE's original hook.
 fn dropped_in(program: &Path, scratch: &testkit::Scratch) -> Command {
     let mut command = entries();
     command
@@ -196,7 +201,8 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     let (code, stdout) = outcome(&output);
     assert_eq!(code, bare.0, "{point}: {output:?}");
     assert!(stdout.starts_with(&bare.1), "{point}: {stdout}");
-    // The message is in the report, in a profile, or is printed by the agent.
+    // A profile that is left behind, the report, or stderr must say that the agent turned itself
+    // off.
     let said = |text: &str| text.contains("turned itself off") || text.contains("agent_disabled");
     let left = std::fs::read_dir(scratch.path()).unwrap().any(|entry| {
         profile::Profile::open(&entry.unwrap().path())
@@ -221,7 +227,7 @@ fn a_handler_may_fork_anywhere() {
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
         let (code, stdout) = outcome(&recorded.output);
         assert_eq!(code, Some(17), "{point}: {stdout} {}", recorded.stderr());
-        // The child prints one more line.
+        // If the handler forked, the parent prints one more line about the child.
         let forked = words.replace("done\n", "child came through\ndone\n");
         assert!(stdout == words || stdout == forked, "{point}: {stdout}");
         reached += u32::from(stdout == forked);
@@ -231,7 +237,7 @@ fn a_handler_may_fork_anywhere() {
             recorded.calls_per_process()
         );
         let mut losses = recorded.losses();
-        // The handler's child also clears the environment of its own child process.
+        // The host starts `sh` with an empty environment.
         losses.remove("child_without_variables");
         // A call may begin in the parent and end in the child.
         losses.remove("call_cut_short");

@@ -1,11 +1,13 @@
-//! Other libraries that replace the same functions see the same calls as without our library.
+//! Tests that other preloaded libraries, which replace the same functions as Counterpoint's
+//! library, see the same calls as without it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::{Programs, Recorded, counterpoint, plain};
 
-/// One library counts the calls that it sees; the other one also allocates memory in them.
+/// Returns two preloadable libraries. Both count the calls that they see, and the second one also
+/// allocates memory during these calls.
 fn interposers() -> [PathBuf; 2] {
     let programs = Programs::get();
     [
@@ -28,7 +30,7 @@ fn seen(output: &Output) -> String {
     lines.join("\n")
 }
 
-/// The interposer's constructor calls `mmap` once.
+/// `marked` calls `mmap` five times, and the interposer's constructor calls it once.
 const ALL: &str = "mmap 6 mmap64 2 mprotect 3 dlsym 4";
 
 #[test]
@@ -44,7 +46,7 @@ fn the_next_definition_is_called() {
             "{what}: {alone:?}"
         );
 
-        // `run` puts our library first.
+        // `counterpoint run` puts our library before the other library in `LD_PRELOAD`.
         let mut command = marked();
         command.env("LD_PRELOAD", &library);
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
@@ -53,8 +55,9 @@ fn the_next_definition_is_called() {
         assert!(recorded.stderr().contains(ALL), "{what}: {}", recorded.stderr());
         assert_eq!(recorded.calls_per_process(), [10], "{what}");
 
-        // A user can put the other library first. That library asks for glibc's `dlsym` with a
-        // version, so our `dlsym` is not called, and the executable's library is not found.
+        // A user can put the other library first. That library finds glibc's `dlsym` with `dlvsym`,
+        // so our `dlsym` is not called, and Counterpoint does not find the library of dispatch
+        // functions.
         let ours = library_of(&program);
         let both = format!("{}:{}", library.display(), ours.display());
         let mut command = Command::new("env");
@@ -65,7 +68,8 @@ fn the_next_definition_is_called() {
         assert_eq!(seen(&recorded.output), ALL, "{what}, before ours");
         assert_eq!(recorded.losses(), Default::default(), "{what}, before ours");
 
-        // Without `run`, there is no profile to record into.
+        // Without `counterpoint run`, our library has no profile to record into, and must not
+        // disturb the program.
         let both = format!("{}:{}", ours.display(), library.display());
         let idle = plain(marked().env("LD_PRELOAD", both), scratch.path());
         assert_eq!((idle.status.code(), seen(&idle).as_str()), (Some(0), ALL), "{what}: {idle:?}");

@@ -1,5 +1,5 @@
-//! Tests bundles from IREE's own profiler. The bundle in `fixtures/iree` is a real one, and the
-//! tests compute the expected result from its lines.
+//! Tests the import of bundles, which are recordings of IREE's own profiler. The bundle in
+//! `fixtures/iree` is a real one, and the tests compute the expected result from its lines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,8 @@ fn every_event_becomes_a_call_with_its_time() {
     let dir = dir.to_str().unwrap();
     output(&["trace", "import", fixture().to_str().unwrap(), "-o", dir]);
     assert_eq!(calls(dir, |_| true), expected);
-    // The size of the memory pool is a time series.
+    // The bytes that IREE's memory pool reserves become a time series, with one value for each
+    // memory event.
     let tracks = output(&["export", dir, "--what", "tracks", "--format", "json"]);
     let last = of_type(&lines, "memory_event").last().unwrap();
     let reserved = last["pool_bytes_reserved"].as_f64().unwrap();
@@ -91,8 +92,9 @@ fn every_event_becomes_a_call_with_its_time() {
     assert_eq!(values.len(), of_type(&lines, "memory_event").count());
 }
 
-/// Returns a recording of the fixture's run. The workgroups of each dispatch run on two workers,
-/// during the time of IREE's event.
+/// Returns a made-up profile of the run that the fixture's bundle has recorded. The workgroups of
+/// each dispatch run on two workers, between the begin and the end of IREE's event about the
+/// dispatch.
 fn recorded(lines: &[Value]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -129,11 +131,12 @@ fn a_bundle_is_joined_with_a_profile_by_dispatch_and_clock() {
     let into = run(&["trace", "import", fixture.to_str().unwrap(), "--into", dir]);
     assert!(into.status.success(), "{}", said(&into));
     assert!(said(&into).contains("4 of 4 dispatches are those of 4711"), "{}", said(&into));
-    // The dispatches of the bundle are already in the profile. The operations of the queue are
-    // added.
+    // The profile already has the bundle's dispatches, so the import does not add calls of them.
+    // The import adds the operations of IREE's queue.
     assert_eq!(calls(dir, |op| op.starts_with("mlp_dispatch")), before);
     assert_eq!(calls(dir, |op| op == "execute")["execute"].0, 1);
-    // On the profile's clock, an event encloses the workgroups of its dispatch.
+    // With times converted to the profile's clock, IREE's event about a dispatch encloses the
+    // dispatch's workgroups.
     let trace = output(&["trace", "export", dir, "-o", "-", "--format", "json"]);
     let trace: Value = serde_json::from_str(&trace).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
@@ -176,14 +179,14 @@ fn what_does_not_fit_is_refused() {
     let into = run(&["trace", "import", fixture.to_str().unwrap(), "--into", dir]);
     assert_eq!(into.status.code(), Some(2));
     assert!(said(&into).contains("none of its 4 dispatches ran there"), "{}", said(&into));
-    // The message says which command converts IREE's own format.
+    // The error message names the command of IREE that converts IREE's binary format.
     let bundle = scratch.join("x.ireeprof");
     std::fs::write(&bundle, b"IRPF\x01\0\x06\0 and more").unwrap();
     let import = run(&["trace", "import", bundle.to_str().unwrap(), "-o", dir]);
     assert!(said(&import).contains("iree-profile export"), "{}", said(&import));
 }
 
-/// The time stamps are made up, because IREE's drivers for CPUs have none.
+/// The device's time stamps in this test are made up, because IREE's drivers for CPUs record none.
 #[test]
 fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     let correlation = |driver: u64, host: u64| {
@@ -194,7 +197,7 @@ fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     let lines = [
         json!({"schema_version": 15, "record_type": "schema", "format": "ireeperf-jsonl"}),
         correlation(1_000, 51_000),
-        // The host's clock is faster by a tenth.
+        // While the driver's clock advances by 1,000 ns, the host's clock advances by 1,100 ns.
         correlation(2_000, 52_100),
         json!({"record_type": "counter", "counter_set_id": 3, "name": "waves",
                "sample_value_offset": 1, "sample_value_count": 2}),
@@ -216,7 +219,7 @@ fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     output(&["trace", "import", file.to_str().unwrap(), "-o", dir]);
     let report: Value =
         serde_json::from_str(&output(&["report", dir, "--format", "json"])).unwrap();
-    // The driver's 500 ns are 550 ns of the host.
+    // A duration of 500 ns on the driver's clock is 550 ns on the host's clock.
     assert_eq!(report["rows"][0]["op"], "matmul");
     assert_eq!(report["rows"][0]["total_ns"], 550.0);
     let losses = report["losses"].to_string();

@@ -1,5 +1,5 @@
-//! Tests the wheels of IREE 3.7.0. It is the last release whose executable libraries have version
-//! 5.
+//! Tests the recording of IREE 3.7.0, which is installed from its Python wheels. IREE 3.7.0 is the
+//! last release whose executable libraries have version 5.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,14 +11,14 @@ const CPU: (&str, &str) = ("v3", "x86-64-v3");
 #[cfg(not(target_arch = "x86_64"))]
 const CPU: (&str, &str) = ("generic", "generic");
 
-/// Returns the path of the linker, which is in the wheel.
+/// Returns the path of the linker `iree-lld` in the wheel of IREE's compiler.
 fn linker(venv: &Path) -> PathBuf {
     let lib = std::fs::read_dir(venv.join("lib")).unwrap().next().unwrap().unwrap();
     lib.path().join("site-packages/iree/compiler/_mlir_libs/iree-lld")
 }
 
-/// By default, 3.7.0 uses data tiling and 3.13.0 does not. Without data tiling, both versions have
-/// the same dispatches.
+/// By default, IREE 3.7.0 uses data tiling, and IREE 3.13.0 does not. Without data tiling, both
+/// versions have the same dispatches.
 fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     let mut command = Command::new(venv.join("bin/iree-compile"));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
@@ -38,8 +38,8 @@ fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Both kinds of executables run on both devices. The expected counts come from the profiler of
-/// IREE 3.13.
+/// Executables in embedded ELF files and in system libraries run on `local-sync` and on
+/// `local-task`. The expected counts come from the profiler of IREE 3.13.
 #[test]
 fn every_call_of_version_5() {
     let Some(program) = counterpoint("iree v5") else { return };

@@ -1,5 +1,6 @@
-//! Tests the profiles that are kept for ever (`fixtures/profiles`). Their contents equal those that
-//! a decoder in Python has read, which was written only from the description of the format.
+//! Tests that the profiles in `fixtures/profiles`, which are kept for ever, can still be read. The
+//! exported calls must equal the calls that a decoder in Python has found. That decoder was written
+//! only from the description of the format.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ pub fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles")
 }
 
-/// Tests must not change the original.
+/// Copies a kept profile, because tests must not change the original.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -60,7 +61,8 @@ fn every_call_in_pages_of_version_2_is_unchanged() {
     calls_are_those_of(&kept, dir.to_str().unwrap(), &golden);
 }
 
-/// Checks that the exported calls are those that the Python decoder found, which are in `kept`.
+/// Checks that the exported calls are those in the files in `kept`, which were made with the Python
+/// decoder.
 fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     let export = golden.run(&["export", dir, "--format", "csv"]);
     assert_eq!(export.code, Some(0), "{}", export.stderr);

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::support::{Programs, counterpoint, environment};
 use profile::{Columns, Profile};
 
-/// How many programs are killed in all, by the test with counters and the test without them.
+/// The number of programs that are killed by the test with counters and the test without counters
+/// together.
 fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
@@ -32,7 +33,8 @@ fn slots(path: &Path) -> Vec<Slot> {
     bytes.chunks_exact(32).map(slot).collect()
 }
 
-/// The program numbers the calls of a thread from 0.
+/// What is checked about the numbers of one thread's calls. The program numbers the calls of each
+/// thread from 0.
 #[derive(Default)]
 struct Numbers {
     calls: u64,
@@ -62,20 +64,22 @@ impl Numbers {
         };
     }
 
-    /// Whether each number from 0 to the greatest one occurs once.
+    /// Returns whether the count and the sum of the numbers are those of 0, 1, …, `highest`.
     fn are_complete(&self) -> bool {
         let n = u128::from(self.calls);
         n == 0 || (self.highest + 1 == self.calls && self.sum == n * (n - 1) / 2)
     }
 }
 
-/// Checks that each returned call was recorded. One more call may have been recorded and not yet
-/// counted.
+/// Checks that each call that returned was recorded, and returns how many processes had such a call
+/// on their first thread. For each thread, the profile may have one more call, which the program
+/// had not yet counted.
 fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let profile = Profile::open(dir).unwrap();
     let (states, damage) =
         profile.visit(2, BTreeMap::<(usize, usize), Numbers>::new, |threads, columns| {
-            // A page without calls only shows that a call was cut short.
+            // A page (a block of recorded data) can have no calls, and only show that a call was
+            // cut short.
             if !columns.is_empty() {
                 threads.entry((columns.process, columns.thread)).or_default().add(columns);
             }
@@ -119,7 +123,8 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
     let executable = programs.other("killer");
     let (mut killed, mut met) = (0, 0);
     while killed < all {
-        // The data of too many victims would fill a small /dev/shm.
+        // The victims are killed in batches, because the data of all of them would fill a small
+        // /dev/shm.
         let batch = (all - killed).min(250);
         killed += batch;
         let scratch = testkit::Scratch::new();
@@ -138,7 +143,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         met += verify(&path, &slots, "in the pool");
         let mut recover = Command::new(&program);
         recover.args(["recover", "--close"]).arg(&path);
-        // `recover` may be killed, too.
+        // The first four attempts to recover the profile are killed, too.
         for attempt in 0..4 {
             let mut child = recover.stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(seed * 7_919 % 40_000 + attempt * 10_000));
@@ -164,7 +169,7 @@ fn kills_of_programs_with_counters() {
     kill("kills with counters", "page-faults:u,task-clock:u", kills().div_ceil(2), 3_000, "kill");
 }
 
-/// Detached threads make calls until the very end.
+/// While a process ends by `exit`, its detached threads continue to make calls.
 #[test]
 fn threads_that_call_during_exit() {
     kill("exits", "page-faults:u", 200, 3_000, "exit");
@@ -177,7 +182,8 @@ enum Victim {
     Both,
 }
 
-/// The program counts the returned calls in shared memory. The profile may have one more call.
+/// The program counts the returned calls in shared memory. The profile may have one call more than
+/// this count.
 #[test]
 fn kills_of_run_too() {
     let Some(program) = counterpoint("kill run") else { return };
@@ -207,7 +213,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // The delay begins at the first counted call.
+    // The delay `after` begins when the program has counted its first call.
     let read = || {
         let bytes = std::fs::read(&counted).unwrap_or_default();
         bytes.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b))
@@ -255,7 +261,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         assert_eq!(loss["name"], "call_cut_short", "{loss}");
         assert_eq!(loss["count"], 1, "{loss}");
     }
-    // A view leaves the data in the pool.
+    // `report` leaves the data in the pool, and `recover` moves it into the profile.
     let recovered = Command::new(program).arg("recover").arg(&path).output().unwrap();
     assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
     let pool = profile::Manifest::read(&path).unwrap().pool;

@@ -1,5 +1,6 @@
-//! Tests that the memory of a view grows with the contents of a profile, and not with the number of
-//! possible rows times the number of possible columns. docs/security.md states the factors.
+//! Tests that the memory of a view grows with the number of values in a profile, and not with the
+//! number of rows times the number of metrics. docs/security.md states the number of bytes for each
+//! value.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,10 +10,10 @@ use profile::manifest::MetricInfo;
 use testkit::{CallScript, ProfileScript, Scratch};
 
 const OPS: u32 = 800;
-/// The memory of two processes may differ by this number of bytes for other reasons.
+/// Even for equal contents, the memory of two processes may differ by this number of bytes.
 const NOISE: u64 = 24 << 20;
 
-/// Returns the largest amount of memory of the command, and the number of bytes that it printed.
+/// Runs the command, and returns its peak resident memory and the number of bytes that it printed.
 fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     command.args(words).stdout(File::create(out).unwrap()).stderr(Stdio::null());
@@ -29,7 +30,8 @@ fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     (usage.ru_maxrss as u64 * 1024, out.metadata().unwrap().len())
 }
 
-/// If `read` is set, the calls have values of the two counters.
+/// Writes a profile with this number of metrics. If `read` is set, the calls have values of the two
+/// counters.
 fn make(at: &Path, metrics: u32, read: bool) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -72,7 +74,7 @@ fn metrics_without_values_take_no_memory() {
         let (of_absent, _) = peak(&absent);
         let (of_known, _) = peak(&known);
         let values = u64::from(OPS) * shown;
-        // The cells of a table exist as texts before it is printed.
+        // All cells of a table are in memory as texts before the table is printed.
         let texts = if format == "table" { 48 * values } else { 0 };
         assert!(of_absent < base + NOISE + texts, "{format}: {base} {of_absent}");
         assert!(of_known < base + NOISE + texts + 128 * values, "{format}: {base} {of_known}");

@@ -1,4 +1,5 @@
-//! Tests details of `run`.
+//! Tests details of `run`: signals that stop it, scripts without a `#!` line, outputs that are
+//! links, and what a killed `run` left.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -20,7 +21,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// SIGTSTP and SIGCONT are sent to `run` twice.
+/// Twice, SIGTSTP to `run` stops `run` and its program, and SIGCONT to `run` continues both.
 #[test]
 fn stopped_and_continued() {
     let Some(program) = counterpoint("stopped") else { return };
@@ -39,8 +40,8 @@ fn stopped_and_continued() {
         child = text.trim().parse().unwrap_or(0);
         child != 0
     });
-    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
-    // own.
+    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the process id still
+    // belongs to it.
     let signal = |number| unsafe { libc::kill(run.id() as i32, number) };
     for _ in 0..2 {
         signal(libc::SIGTSTP);
@@ -61,7 +62,7 @@ fn a_script_without_interpreter() {
     std::fs::write(&script, "echo \"$1 and $2\"\nexit 9\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new("env");
-    // `env` starts the script as a shell does.
+    // For comparison, `env` starts the script without Counterpoint, by `execvp`.
     let bare = plain(command.arg(&script).args(["one", "two three"]), scratch.path());
     assert_eq!(bare.status.code(), Some(9));
     let mut command = Command::new(&script);
@@ -71,7 +72,8 @@ fn a_script_without_interpreter() {
     assert!(recorded.losses().is_empty());
 }
 
-/// `run` moves the target of a link aside. A link to nothing is an error.
+/// If the output is a link to a profile, `run` renames that profile and keeps the link. A link to
+/// nothing is an error.
 #[test]
 fn an_output_that_is_a_link() {
     let Some(program) = counterpoint("link") else { return };
@@ -98,8 +100,9 @@ fn an_output_that_is_a_link() {
     assert!(!worked && words.contains("dangling.cpt"), "{words}");
 }
 
-/// A killed `run` left a directory without a manifest. With other content or an open pool, the
-/// directory is kept.
+/// A killed `run` can leave a directory without a manifest, into which the next `run` writes its
+/// profile. `run` refuses such a directory if it contains other files, or if its pool is open in a
+/// process.
 #[test]
 fn a_profile_without_its_manifest_is_made_again() {
     let Some(program) = counterpoint("unfinished") else { return };
@@ -129,7 +132,7 @@ fn a_profile_without_its_manifest_is_made_again() {
     assert!(profile::Manifest::read(&dir).is_ok() && !pool.exists());
     std::fs::remove_dir_all(&dir).unwrap();
 
-    // Without a file system in memory, the pool is inside of the profile.
+    // Without a file system in memory such as /dev/shm, the pool is in the profile's directory.
     std::fs::create_dir_all(dir.join("pool")).unwrap();
     record::pool::create(&dir.join("pool/pool"), &record::pool::Owner::default()).unwrap();
     assert_eq!(run().status.code(), Some(6));

@@ -12,7 +12,7 @@ use testkit::Scratch;
 use crate::pty;
 use crate::support::{Iree, counterpoint};
 
-/// `shown` is what the terminal has received so far.
+/// A command on a pseudo-terminal. `shown` is what the terminal has received so far.
 struct Session {
     ours: File,
     theirs: OwnedFd,
@@ -53,7 +53,8 @@ impl Session {
         }
     }
 
-    /// Waits for `text` after position `from`. Returns the position after it.
+    /// Waits until `text` occurs in `shown` after position `from`. Returns the position after
+    /// `text`.
     fn until(&mut self, from: usize, text: &str) -> usize {
         let begun = Instant::now();
         loop {
@@ -94,7 +95,8 @@ impl Session {
     }
 }
 
-/// Calls dispatches of IREE until the file of the second argument exists.
+/// A Python program that executes an IREE module again and again, until the file that its second
+/// argument names exists.
 const PROGRAM: &str = r#"
 import os, sys, time
 import numpy as np
@@ -145,7 +147,7 @@ fn the_view_is_refreshed_and_left_by_q() {
     let entered = session.until(0, ENTER);
     let first = session.until(entered, "_matmul_64x256x784_f32");
     assert_ne!(session.settings(), before);
-    // The next view must fit into the smaller terminal.
+    // The terminal becomes smaller, and the next view must fit into it.
     let second = session.until(first, "_matmul_64x256x784_f32");
     session.size(50, 8);
     let small = session.until(second, "\x1b[H");
@@ -159,7 +161,7 @@ fn the_view_is_refreshed_and_left_by_q() {
     assert!(lines.len() <= 8, "{lines:?}");
     let plain = |line: &String| line.replace("\x1b[1m", "").replace("\x1b[0m", "");
     assert!(lines.iter().all(|line| plain(line).chars().count() <= 50), "{lines:?}");
-    // The output appears when the user leaves the view.
+    // The program's output appears when the user leaves the live view.
     assert!(!session.shown.contains("line of the program"));
     session.ours.write_all(b"xq").unwrap();
     let left = session.until(small, LEAVE);

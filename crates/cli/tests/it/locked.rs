@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use crate::support::{Programs, counterpoint, skip};
 use testkit::Scratch;
 
-/// `rights` is a shell prefix that limits the permissions.
+/// Checks that a program can be recorded if it locks its memory before or after it loads a library.
+/// `rights` is the first part of a shell command, and limits the program's permissions.
 fn each_way(what: &str, program: &Path, scratch: &Scratch, rights: &str) {
     let programs = Programs::get();
     let locker = programs.other("locker");
@@ -71,7 +72,8 @@ fn a_program_may_lock_what_linux_allows() {
     }
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     each_way("8 MiB", &program, &scratch, rights);
-    // 1 MiB has room for the library but not for the pool. A loss says so.
+    // A limit of 1 MiB allows the library but not the pool (the shared memory for calls). A loss
+    // says so.
     let rights = rights.replace("8192", "1024");
     let (programs, at) = (Programs::get(), scratch.join("none.cpt"));
     let mut run = Command::new("sh");

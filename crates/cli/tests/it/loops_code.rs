@@ -17,7 +17,7 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// The kernels are instrumented in mode timed.
+/// A program whose loops are instrumented so that each execution of a loop is timed.
 struct Kernels {
     counterpoint: PathBuf,
     program: PathBuf,
@@ -74,7 +74,7 @@ fn report(profile: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the only module of the report.
+/// Returns the report's data about the only instrumented module of the profile.
 fn module(profile: &Path, options: &[&str]) -> Value {
     let text = report(profile, &[&["--format", "json"], options].concat());
     let mut document: Value = serde_json::from_str(&text).unwrap();
@@ -89,8 +89,9 @@ fn row<'a>(module: &'a Value, function: &str, depth: Option<u64>) -> &'a Value {
     rows.iter().find(is).unwrap()
 }
 
-/// Counts the machine loops of the function `matmul_ijk` and of two of its three nested loops. At
-/// -O1, each loop has one machine loop.
+/// Counts the loops in the machine code of the function `matmul_ijk`, of its outermost loop and of
+/// its middle loop. At -O1, the machine code has one loop for each loop of the source, so the
+/// counts are 3, 3 and 2.
 fn machine_loops(module: &Value) -> Vec<usize> {
     let count =
         |depth| row(module, "matmul_ijk", depth)["code"]["machine_loops"].as_array().unwrap().len();
@@ -138,7 +139,7 @@ fn the_code_of_a_program_s_file_is_shown() {
         let sum = counts["all"].as_u64().unwrap() + counts["hooks"].as_u64().unwrap();
         assert_eq!(sum, count, "{row}");
     }
-    // The report has the lines of `k.ll`.
+    // The source lines in the report are those of `k.ll`, the LLVM IR that was instrumented.
     let text = fs::read_to_string(kernels.scratch.join("k.ll")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let kept = found["texts"][0]["lines"].as_array().unwrap();
@@ -162,13 +163,13 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     let titles = shown
         .lines()
         .filter(|line| line.contains("(llvm)") && line.contains("machine code: matmul_ijk+"));
-    // The function and its three loops have titles.
+    // The function and each of its three loops have one title, over their LLVM IR and machine code.
     assert_eq!(titles.count(), 4, "{shown}");
     let both = |line: &&str| line.contains("getelementptr") && line.contains(" │ ");
     assert!(shown.lines().any(|line| both(&line)), "{shown}");
     assert!(shown.lines().any(|line| line.contains("mulsd")), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 160), "{shown}");
-    // The innermost loop multiplies a row by a column, whose stride is in a register.
+    // The code of the function and of each loop is also described in words.
     let words =
         shown.lines().filter(|line| line.starts_with("code: scalar, one dependent chain of"));
     assert_eq!(words.count(), 4, "{shown}");
@@ -177,7 +178,7 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     assert!(words.as_str().unwrap().contains("arithmetic instructions use vectors of"), "{words}");
     let shown = report(&profile, &["--asm", "--source", "--only", "matmul_ijk*", "--width", "80"]);
     assert!(!shown.lines().any(|line| line.contains("(llvm)") && line.contains("machine code")));
-    // The innermost loop has 16 × 24 hits.
+    // The innermost loop is executed 16 × 24 = 384 times, which the margin shows.
     let shown = report(&profile, &["--source"]);
     let inner = module(&profile, &[]);
     let id = row(&inner, "matmul_ijk", Some(2))["id"].as_u64().unwrap();
@@ -208,7 +209,7 @@ fn a_stripped_program_is_understood() {
     let function = row(&found, "matmul_ijk", None);
     assert_eq!(function["code"]["function"], Value::Null);
     assert_eq!(found["code"]["build_id"], Value::Null);
-    // A file with another time may be another build.
+    // Without a build id, a file with another modification time may be another build.
     output(Command::new("touch").arg(&kernels.program));
     let found = module(&moved, &["--asm"]);
     let problem = found["code_problem"].as_str().unwrap();
@@ -218,7 +219,8 @@ fn a_stripped_program_is_understood() {
     );
 }
 
-/// A page says why a function has no code.
+/// An HTML page shows machine code from the program's file only with `--code` or `--objects`, and
+/// otherwise says why it shows none.
 #[test]
 fn a_page_opens_files_only_on_request() {
     let test = "a_page_opens_files_only_on_request";
@@ -245,7 +247,7 @@ fn a_page_opens_files_only_on_request() {
     let asked = listing(&["--code"]);
     assert!(machine(&asked), "{asked}");
     assert_eq!(listing(&["--objects", directory]), asked);
-    // The profile may now be somebody else's.
+    // Everybody can write to the profile now, so it counts as somebody else's.
     fs::set_permissions(&profile, fs::Permissions::from_mode(0o777)).unwrap();
     for options in [&[][..], &["--code"]] {
         let foreign = listing(options);
@@ -256,8 +258,8 @@ fn a_page_opens_files_only_on_request() {
     assert_eq!(listing(&["--objects", directory]), asked);
 }
 
-/// Anybody may have made the profile. So the files that it names are read only below directories
-/// that the reader names.
+/// Somebody else may have made a profile that everybody can write to. So Counterpoint reads the
+/// files that such a profile names only below directories that the user names with `--objects`.
 #[test]
 fn files_that_somebody_else_names_are_not_opened() {
     let test = "files_that_somebody_else_names_are_not_opened";
@@ -294,7 +296,8 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     fs::remove_file(&kernels.program).unwrap();
     let gone = module(&plain, &["--asm"]);
     assert!(gone["code_problem"].as_str().unwrap().contains("No such file"), "{gone}");
-    // The kept code is the code that ran.
+    // With `--keep-code`, the profile contains the code that ran, so the report shows it without
+    // the program's file.
     let moved = kernels.scratch.join("moved.cpt");
     fs::rename(&kept, &moved).unwrap();
     let found = module(&moved, &["--asm"]);
@@ -306,7 +309,8 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     }
 }
 
-/// `--keep-code` must copy the code from memory.
+/// The program's file is deleted before the program starts, so `--keep-code` must copy the code
+/// from memory.
 #[test]
 fn code_of_a_deleted_program_is_kept_from_memory() {
     let test = "code_of_a_deleted_program_is_kept_from_memory";
@@ -336,8 +340,9 @@ fn code_of_a_deleted_program_is_kept_from_memory() {
 fn code_that_has_no_room_is_a_loss() {
     let Some(kernels) = Kernels::new("code_that_has_no_room_is_a_loss", &[]) else { return };
     let profile = kernels.scratch.join("full.cpt");
-    // The file becomes larger than the limit. Bytes after the end of an ELF file are not loaded. A
-    // block of the limit has 512 or 1,024 bytes.
+    // The program's file becomes larger than the limit on file sizes with which the program runs.
+    // The appended bytes are not loaded when the program starts, because no ELF segment contains
+    // them. `ulimit -f` counts blocks of 512 or 1,024 bytes, depending on the shell.
     let mut program = fs::File::options().append(true).open(&kernels.program).unwrap();
     std::io::Write::write_all(&mut program, &vec![0; 5 << 20]).unwrap();
     drop(program);
@@ -355,7 +360,7 @@ fn code_that_has_no_room_is_a_loss() {
     assert_eq!(machine_loops(&module(&profile, &["--asm"])), [3, 3, 2]);
 }
 
-/// The times of a loop are in the margin of its first line.
+/// The listings of functions in an HTML page have the times of loops in their margins.
 #[test]
 fn the_page_lists_the_code_of_functions() {
     let Some(kernels) = Kernels::new("the_page_lists_the_code_of_functions", &["-Wl,--build-id"])

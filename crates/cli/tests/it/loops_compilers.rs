@@ -1,5 +1,5 @@
 //! Tests `counterpoint cc`, `c++` and `rustc` in the place of compilers, in builds with make, CMake
-//! and cargo. The loops of the built programs have the hits that were computed on paper.
+//! and cargo. The loops of the built programs must be executed as often as was computed on paper.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -74,8 +74,8 @@ fn hits(
     all
 }
 
-/// Returns the source of a function that adds up products over a triangle. Its outer loop is
-/// instrumented.
+/// Returns the source of a function that adds up `a[i] * a[j]` for all `j` < `i` < `n`. Its outer
+/// loop is instrumented.
 fn kernel(number: u64) -> String {
     format!(
         "double kernel{number}(const double *a, int n) {{\n  double sum = 0;\n  for (int i = 0; i < n; i++)\n    \
@@ -110,7 +110,8 @@ fn twenty_files_and_a_makefile() {
     make.arg("-C").arg(folder).arg(variable).env("COUNTERPOINT_CC", clang);
     let made = ok(&mut make);
     assert_eq!(String::from_utf8_lossy(&made.stderr), "");
-    // The file with dependencies is the same as without instrumentation.
+    // The file of dependencies that `-MMD` asks for names the object and its source, as without
+    // instrumentation.
     let dependencies = fs::read_to_string(folder.join("k1.d")).unwrap();
     assert!(dependencies.starts_with("k1.o: k1.c"), "{dependencies}");
     // A call of a kernel adds up 0 + 1 + 2 + 3 = 6 products. Kernel k is called k times.
@@ -179,7 +180,7 @@ fn a_program_of_cargo() {
     let manifest =
         "[package]\nname = \"prog\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-    // The linker gets one of the objects in an archive.
+    // The linker gets the object of `lib.rs` in an archive.
     let of = |name: &str, public: &str| {
         format!(
             "#[inline(never)]\n{public}fn {name}(a: &[f64]) -> f64 {{\n    let mut s = 0.0;\n    for i in 0..a.len() \
@@ -229,7 +230,8 @@ fn what_clang_says_and_does_stays() {
     fs::write(folder.join("undefined.c"), "int g(void);\nint main(void) { return g(); }\n")
         .unwrap();
     fs::write(folder.join("arguments"), "-O2 -c\n\"a.c\" -o from-file.o").unwrap();
-    // Clang compiles nothing, prints a warning, or finds an error.
+    // With these arguments, clang compiles nothing, prints a warning, or finds an error;
+    // `counterpoint cc` must do and print the same.
     for words in [
         &["-E", "a.c"][..],
         &["-M", "a.c"],
@@ -257,7 +259,8 @@ fn what_clang_says_and_does_stays() {
             "{words:?}"
         );
     }
-    // One line says why there is no instrumentation.
+    // For these commands, `counterpoint cc` prints one line that says why it did not instrument the
+    // output.
     for (words, made, why) in [
         (&["-S", "-O2", "a.c"][..], "a.s", "it asks for assembly"),
         (&["-c", "-O2", "-flto", "a.c", "-o", "lto.o"], "lto.o", "-flto leaves"),
@@ -289,7 +292,7 @@ fn what_clang_says_and_does_stays() {
         assert_eq!(String::from_utf8_lossy(&ours.stderr), "", "{words:?}");
         assert!(has_descriptor(&folder.join(made)), "{words:?}");
     }
-    // The exit status is the number of products: 0 + 1 + 2.
+    // The exit status of `prog` is the number of products that `kernel1` adds up: 0 + 1 + 2.
     assert_eq!(run(&mut Command::new(folder.join("prog"))).status.code(), Some(3));
     let [clang_failed, ours] = both(&program, &clang, folder, &["undefined.c", "-o", "x"]);
     assert_eq!(ours.status.code(), clang_failed.status.code());
@@ -300,7 +303,8 @@ fn what_clang_says_and_does_stays() {
         let wrong = run(wrong.env("COUNTERPOINT_LOOPS", "--mode often"));
         (wrong.status.code(), String::from_utf8_lossy(&wrong.stderr).into_owned())
     };
-    // A wrong option is an error, also if the command would not be instrumented.
+    // A wrong option in `COUNTERPOINT_LOOPS` is an error, even if `counterpoint cc` would not
+    // instrument what the command compiles.
     let other = folder.join("no-clang");
     fs::write(&other, "#!/bin/sh\nexit 0\n").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
@@ -314,7 +318,7 @@ fn what_clang_says_and_does_stays() {
         assert_eq!(status, Some(1), "{words:?}: {said}");
         assert!(said.contains("COUNTERPOINT_LOOPS=--mode often: invalid value 'often'"), "{said}");
     }
-    // Commands that compile nothing do not read the options for loops.
+    // For commands that compile nothing, `counterpoint cc` does not read `COUNTERPOINT_LOOPS`.
     for words in [&["--version"][..], &["i.o", "-shared", "-o", "linked.so"]] {
         assert_eq!(with_wrong_options(&clang, words).0, Some(0), "{words:?}");
     }
@@ -355,7 +359,8 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     assert!(folder.join("null").is_symlink());
     let dependencies = fs::read_to_string(folder.join("w.d")).unwrap();
     assert!(dependencies.starts_with("a.o: a.c"), "{dependencies}");
-    // Clang's second step finds these errors. They are printed once.
+    // Clang finds these problems in the second step of `counterpoint cc`, which makes an object
+    // from LLVM IR. Each message is printed once.
     for words in [
         &["-O2", "-c", "frame.c", "-Wframe-larger-than=100", "-Werror"][..],
         &["-O2", "-c", "frame.c", "-Wframe-larger-than=100"],
@@ -370,15 +375,16 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
         assert!(said.lines().filter(own).eq(alone.lines()), "{words:?}: {said}");
         assert_eq!(ours.status.code(), clang.status.code(), "{words:?}");
     }
-    // If the source has an error, the object of an earlier build is removed.
     let [clang_alone, ours] = both(program, clang, folder, &["@marked"]);
     assert_eq!((ours.status, ours.stderr), (clang_alone.status, clang_alone.stderr));
+    // If the source has an error, the object of an earlier build is removed.
     fs::write(folder.join("bad.o"), "old").unwrap();
     let mut command = Command::new(program);
     command.args(["cc", "-c", "bad.c"]).current_dir(folder).env("COUNTERPOINT_CC", clang);
     assert!(!run(&mut command).status.success());
     assert!(!folder.join("bad.o").exists());
-    // An error in `counterpoint.toml` causes one line, and no failure.
+    // An error in `counterpoint.toml` causes one line on stderr, and the file is compiled and
+    // instrumented nevertheless.
     let project = folder.join("folder");
     fs::write(project.join("counterpoint.toml"), "no-such-key = 1\n").unwrap();
     let mut command = Command::new(program);

@@ -1,5 +1,5 @@
-//! Tests the command `counterpoint loops instrument`. `crates/ir/tests` tests the text that it
-//! writes.
+//! Tests the command `counterpoint loops instrument`. The tests in `crates/ir/tests` check the LLVM
+//! IR that the command writes.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,8 @@ fn instrument(scratch: &Scratch, arguments: &[&str], input: &str) -> Output {
     command.current_dir(scratch.path()).args(["loops", "instrument"]).args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // The command may fail before it reads its standard input.
+    // If the command fails before it reads its standard input, writing to it fails, too; the test
+    // ignores that error.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }

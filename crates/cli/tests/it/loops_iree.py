@@ -1,4 +1,5 @@
-"""Loads a module with instrumented loops again and again, and compares its results."""
+"""Twenty times, loads all given modules with instrumented loops, runs each one, and checks
+that their results are equal."""
 
 import sys
 import numpy as np

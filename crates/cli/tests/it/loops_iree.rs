@@ -1,5 +1,5 @@
-//! Tests `loops compile-iree` with the stock compiler. The modules run in IREE's stock runtimes and
-//! in our own loader (`tests/programs/iree_elf.c`).
+//! Tests `counterpoint loops compile-iree` with IREE's unchanged compiler. The modules run in
+//! IREE's stock runtimes and in our own loader (`tests/programs/iree_elf.c`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,12 @@ const MATMUL: &str = "func.func @mm(%lhs: tensor<64x64xf32>, %rhs: tensor<64x64x
 ";
 
 /// For this CPU, the compiler makes 8 workgroups (`hal.return %c8, %c1, %c1`). A workgroup computes
-/// 8 rows and 64 columns in 64 / 8 = 8 steps of 8 columns (`bb1`). A step has 64 / 8 = 8 inner
-/// steps of 8 terms (`bb2`).
+/// 8 rows and 64 columns in 64 / 8 = 8 steps of 8 columns (the loop `bb1`). A step has 64 / 8 = 8
+/// inner steps of 8 terms (the loop `bb2`).
 const CPU: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 const WORKGROUPS: u64 = 8;
-/// The function or loop, its hits, its iterations, and its hits in each workgroup.
+/// The numbers computed on paper: the function or loop, its hits (executions), its iterations, and
+/// its hits in each workgroup.
 const PAPER: [(&str, u64, Option<u64>, f64); 3] =
     [("function", 8, None, 1.0), ("bb1", 8, Some(64), 1.0), ("bb2", 64, Some(512), 8.0)];
 
@@ -67,7 +68,7 @@ impl Setup {
         command
     }
 
-    /// Returns the path of the module with instrumented loops.
+    /// Compiles [`MATMUL`] with instrumented loops, and returns the path of the module.
     fn matmul(&self, name: &str, options: &[&str], flags: &[&str]) -> PathBuf {
         let model = self.scratch.join("mm.mlir");
         std::fs::write(&model, MATMUL).unwrap();
@@ -78,7 +79,7 @@ impl Setup {
         output
     }
 
-    /// Returns the path of a module without instrumentation.
+    /// Compiles `model` without instrumentation, and returns the path of the module.
     fn stock(&self, model: &Path, name: &str, flags: &[&str]) -> PathBuf {
         let output = self.scratch.join(&format!("{name}.vmfb"));
         let cpu = "--iree-hal-local-target-device-backends=llvm-cpu";
@@ -91,7 +92,8 @@ impl Setup {
         output
     }
 
-    /// Returns options of the compiler with which the executables of the module are shared objects.
+    /// Returns compiler options that make the module's executables shared objects instead of
+    /// embedded ELF files.
     fn system(&self) -> Vec<String> {
         let tools = self.iree.venv.join("lib");
         let tools = std::fs::read_dir(tools).unwrap().next().unwrap().unwrap().path();
@@ -109,13 +111,13 @@ impl Setup {
     }
 }
 
-/// Returns the rows of the only module.
+/// Returns the rows of the only module in a report on loops.
 fn rows(document: &Value) -> &Vec<Value> {
     assert_eq!(document["modules"].as_array().unwrap().len(), 1, "{document}");
     document["modules"][0]["rows"].as_array().unwrap()
 }
 
-/// Checks that the numbers are those of [`PAPER`], multiplied by `times`.
+/// Checks that the numbers in a report on loops are those of [`PAPER`], multiplied by `times`.
 fn as_on_paper(document: &Value, times: u64, what: &str) {
     let rows = rows(document);
     assert_eq!(rows.len(), PAPER.len(), "{what}");
@@ -141,7 +143,8 @@ fn run_module(iree: &Iree, module: &Path, device: &str) -> Command {
     command
 }
 
-/// The test covers every mode, both devices and both kinds of executables.
+/// The test covers every mode, the devices `local-sync` and `local-task`, and, in mode timed,
+/// executables that are shared objects.
 #[test]
 fn hits_are_extents_times_tiles_times_workgroups() {
     let Some(setup) = setup("loops of IREE: hits") else { return };
@@ -199,7 +202,7 @@ fn a_dispatch_has_its_loops_below_it() {
     let mut command = run_module(&setup.iree, &module, "local-task");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
-    // Loops and their dispatches are shown as they were recorded.
+    // With `--raw`, the report shows the times of loops and dispatches as they were recorded.
     let report = run.report(&["--raw"]);
     let dispatch = &report["loops"]["in_dispatches"][0];
     assert_eq!(dispatch["name"], "mm_dispatch_0_matmul_64x64x64_f32");
@@ -226,7 +229,8 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(lines[0].contains("per workgroup") && lines[0].contains("of dispatch"), "{text}");
     assert!(lines[1].starts_with("mm_dispatch_0_matmul_64x64x64_f32  "), "{text}");
     assert!(lines[2].starts_with("  bb1") && lines[3].starts_with("    bb2"), "{text}");
-    // A loop's time is a part of its dispatch's time. The sum of all stacks is the time in calls.
+    // A loop's time is a part of its dispatch's time. The folded stacks add up to the time in all
+    // calls.
     let whole = run.report(&["--tree"])["self_ns"].as_f64().unwrap().round() as u64;
     let (inner, all) = folded(&run.path(), "bb2");
     let (outer, _) = folded(&run.path(), "bb1");
@@ -235,7 +239,7 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(0 < inner && inner < outer && outer < dispatch && dispatch <= all, "{inner} {outer}");
 }
 
-/// A hit is inside of a workgroup call.
+/// Each logged hit has the dispatch and the workgroup in which it happened.
 #[test]
 fn logged_hits_have_workgroups() {
     let Some(setup) = setup("loops of IREE: workgroups") else { return };
@@ -264,7 +268,8 @@ fn logged_hits_have_workgroups() {
     assert_eq!(begun, paper.collect());
 }
 
-/// Each dispatch function has as many hits as IREE's own profiler counts workgroup calls.
+/// For each dispatch function, the number of hits equals the number of workgroup calls that IREE's
+/// own profiler counts.
 #[test]
 fn all_workloads_compute_the_same() {
     let Some(setup) = setup("loops of IREE: workloads") else { return };
@@ -327,7 +332,7 @@ fn all_workloads_compute_the_same() {
     }
 }
 
-/// The loader `iree_elf` does not belong to IREE.
+/// The program `iree_elf` is our own loader of executables, and not a part of IREE.
 #[test]
 fn executables_come_and_go() {
     let Some(setup) = setup("loops of IREE: loader") else { return };
@@ -379,7 +384,7 @@ fn executables_come_and_go() {
     as_on_paper(&setup.loops(&path), 1, "late");
 }
 
-/// A Python process loads a module twice at the same time, and does this twenty times.
+/// Twenty times, a Python process loads two copies of a module, runs both, and unloads them.
 #[test]
 fn python_loads_and_unloads() {
     let Some(setup) = setup("loops of IREE: python") else { return };
@@ -387,7 +392,7 @@ fn python_loads_and_unloads() {
     let module = setup.matmul("sampled", &[], &[]);
     for device in ["local-sync", "local-task"] {
         let mut command = Command::new(setup.iree.tool("python"));
-        // The script loads both modules at the same time.
+        // The script gets the same module twice, and has both copies loaded at the same time.
         command.args(["-c", SCRIPT, device]).arg(&module).arg(&module);
         let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
         let alone = plain(&mut command, setup.scratch.path());
@@ -399,7 +404,8 @@ fn python_loads_and_unloads() {
     }
 }
 
-/// The same function is instrumented as MLIR and as LLVM IR.
+/// The same function has equal hits when it is instrumented as MLIR and when it is instrumented as
+/// LLVM IR.
 #[test]
 fn mlir_and_llvm_ir_agree() {
     let Some(setup) = setup("loops of IREE: LLVM IR") else { return };
@@ -470,7 +476,7 @@ fn the_module_has_its_text_and_tables_beside_it() {
     let function = table["entries"][0]["text"][0].as_u64().unwrap() as usize;
     assert!(lines[function - 1].contains("llvm.func @mm_dispatch_0"), "{}", lines[function - 1]);
     assert!(!text.contains("counterpoint"));
-    // `out.loops.json` equals the table in the module.
+    // `loops report` accepts `out.loops.json` in place of the table in the module.
     let mut command = run_module(&setup.iree, &output, "local-sync");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
@@ -482,7 +488,7 @@ fn the_module_has_its_text_and_tables_beside_it() {
     assert_eq!(report["modules"][0]["rows"][0]["hits"].as_u64(), Some(WORKGROUPS));
 }
 
-/// The message contains what failed, the file, and the reason.
+/// Each error message tells why the command failed, and the command leaves no output.
 #[test]
 fn failures_say_why_and_leave_nothing() {
     let Some(setup) = setup("loops of IREE: failures") else { return };

@@ -1,5 +1,5 @@
-//! Tests that instrumented code finds the recorder in many loaders (docs/loops.md has a table). The
-//! code is `tests/programs/loops/nest.ll`, a handwritten module.
+//! Tests that instrumented code finds the recorder, whichever loader has loaded the code
+//! (docs/loops.md has a table). The code is `tests/programs/loops/nest.ll`, a handwritten module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{self, Recorded};
 
-/// TVM requires the data layout.
+/// These lines are put before the text of the module, because TVM requires a data layout.
 const TARGET: &str = "target datalayout = \
      \"e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128\"\n\
      target triple = \"x86_64-unknown-linux-gnu\"\n";
@@ -22,7 +22,7 @@ const PYTHON: &str = "import sys, tvm\nmodule = tvm.runtime.load_module(sys.argv
      if len(sys.argv) > 2:\n    module.export_library(sys.argv[2])\n    \
      module = tvm.runtime.load_module(sys.argv[2])\nprint(module['nest'](10, 32))\n";
 
-/// Returns clang 15 or newer: older versions have no opaque pointers.
+/// Returns clang 15 or newer: older versions do not have opaque pointers, which `nest.ll` uses.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -37,7 +37,7 @@ fn write(scratch: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Writes the text of the module, with this machine as its target.
+/// Writes the text of the module with the target [`TARGET`], and returns the path of the file.
 fn module(scratch: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops/nest.ll");
     write(scratch, "nest.ll", &(TARGET.to_owned() + &fs::read_to_string(source).unwrap()))
@@ -48,8 +48,8 @@ fn done(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// nest(10, 32) returns 320. It has one hit of the function, one hit of the function's loop, and
-/// ten hits of the inner loop.
+/// nest(10, 32) returns 320. This call causes one hit (execution) of the function, one hit of its
+/// outer loop, and ten hits of its inner loop.
 fn counts(program: &Path, what: &str, arguments: &[&str], loader: &Path) {
     let mut command = Command::new(loader);
     command.args(arguments);
@@ -82,7 +82,7 @@ fn executables_of_clang_and_of_rustc_find_the_recorder() {
         done(Command::new(&clang).args(flags).arg(&main).arg(&text).arg("-o").arg(&executable));
         counts(&program, &flags.join(" "), &[], &executable);
     }
-    // No library can be preloaded into a static program.
+    // No library can be preloaded into a static program, so the test runs it without the recorder.
     done(
         Command::new(&clang)
             .args(["-O2", "-static"])
@@ -118,7 +118,7 @@ fn modules_of_tvm_find_the_recorder() {
     let (script, library) = (script.to_str().unwrap(), scratch.join("nest.so"));
     let orc = text.to_str().unwrap();
     counts(&program, "ORC", &[script, orc], &python);
-    // The flag selects the older one of TVM's two JITs.
+    // The flag selects MCJIT, the older one of TVM's two JITs.
     let flag = "!llvm.module.flags = !{!90}\n\
          !90 = !{i32 4, !\"tvm_target\", !\"{\\22kind\\22:\\22llvm\\22,\\22jit\\22:\\22mcjit\\22}\"}\n";
     let older = fs::read_to_string(&text).unwrap() + flag;

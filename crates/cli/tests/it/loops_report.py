@@ -1,4 +1,5 @@
-"""Compares Parquet with CSV: every name, type and cell."""
+"""Checks that a Parquet file has the columns and the cells of a CSV file. The name of the
+schema and the types of two columns are checked, too."""
 
 import csv, sys
 import pyarrow as pa, pyarrow.parquet as pq

@@ -1,5 +1,5 @@
-//! Tests the loops of a program that clang compiled, from its LLVM IR to the report. The expected
-//! counts follow from the source (`tests/programs/loops/siblings.c`).
+//! Tests how the loops of a C program are instrumented in clang's LLVM IR, recorded, and reported.
+//! The expected counts follow from the source (`tests/programs/loops/siblings.c`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -23,7 +23,7 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// Returns clang, unless it is too old: the LLVM IR of older versions cannot be instrumented.
+/// Returns clang 15 or newer: the LLVM IR of older versions cannot be instrumented.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -32,7 +32,7 @@ fn clang(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// A program that was instrumented in one mode.
+/// The program `siblings.c`, instrumented in one mode of `loops instrument`.
 struct Instrumented {
     counterpoint: PathBuf,
     program: PathBuf,
@@ -62,7 +62,8 @@ impl Instrumented {
         Some(Self { counterpoint, program, scratch })
     }
 
-    /// Returns the rows of a run in which the inner loop with the number `slow` waits.
+    /// Records a run in which the inner loop with the number `slow` waits, and returns the rows of
+    /// the report on its loops.
     fn rows(&self, slow: usize) -> Vec<Value> {
         let profile = self.scratch.join(&format!("{slow}.cpt"));
         let arguments = [slow.to_string(), ROUNDS.to_string()];
@@ -84,7 +85,8 @@ impl Instrumented {
         let document: Value = serde_json::from_slice(&report.stdout).unwrap();
         let modules = document["modules"].as_array().unwrap();
         assert_eq!(modules.len(), 1);
-        // In folded stacks, the loops are in no recorded call.
+        // Without recorded calls, the folded stacks have all time of loops below `(loops in no
+        // recorded call)`.
         let own = modules[0]["rows"].as_array().unwrap().iter();
         let own: f64 = own.filter_map(self_ns).sum();
         let (in_no_call, all) = folded(&profile, "(loops in no recorded call)");
@@ -93,7 +95,8 @@ impl Instrumented {
     }
 }
 
-/// Returns the compensated self time or, if the cost of a hit is not known, the measured one.
+/// Returns a row's self time without the cost of recording or, if this cost is not known, the
+/// measured self time.
 fn self_ns(row: &Value) -> Option<f64> {
     let times = if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] };
     times["self"]["ns"].as_f64()
@@ -117,18 +120,19 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
             assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
-            // Iterations are counted in timed hits only. All hits of a loop have the same number of
-            // iterations.
+            // In mode sampled, iterations are counted in timed hits only. Their mean is exact,
+            // because all hits of a loop have the same number of iterations.
             assert_eq!(row["iterations_per_hit"], iterations as f64, "{row}");
             assert!(mode == "sampled" || row["iterations"] == ROUNDS * iterations, "{row}");
-            // Even if the thread loses its CPU in a hit of another loop, this adds only
+            // If the thread loses its CPU in a loop that does not wait, this adds only
             // milliseconds.
             if n != slow {
                 assert!(own(row) * 10.0 < waits, "{mode}, {slow} waits {waits}: {row}");
             }
         }
-        // The self time of the outer loop does not contain the waits. In mode sampled, this is not
-        // checked: on a busy machine, samples miss the few hits in which the thread lost its CPU.
+        // The self time of the outer loop does not contain the waits of the inner loop. In mode
+        // sampled, this is not checked: if the thread loses its CPU in a hit that is not timed, the
+        // outer loop gets that time.
         assert!(mode == "sampled" || own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
     }
 }
@@ -143,7 +147,8 @@ fn a_delay_shows_up_in_its_loop_sampled() {
     delay_is_where_it_is("a_delay_shows_up_in_its_loop_sampled", "sampled");
 }
 
-/// In mode timed, the sum is exact in each thread.
+/// In mode timed, the times of the inner loops and the outer loop's self time add up exactly to the
+/// outer loop's time.
 #[test]
 fn children_and_self_are_the_parent() {
     let test = "children_and_self_are_the_parent";
@@ -184,12 +189,13 @@ fn mode_log_has_offsets_and_slices() {
             places.push((cells[2].to_owned(), begin, end));
         }
     }
-    // The outer loop contains the four other loops, which follow one another.
+    // In the machine code, the outer loop contains the four inner loops, which follow one another.
     assert_eq!(places.iter().map(|p| p.0.as_str()).collect::<String>(), "-01111");
     assert!(places.windows(2).all(|pair| pair[0].1 < pair[1].1), "{places:x?}");
     assert!(places[2..].iter().all(|p| p.2 < places[1].2 && places[1].2 < places[0].2));
     assert!(places[2..].windows(2).all(|pair| pair[0].2 < pair[1].1), "{places:x?}");
-    // The trace has the first 100 hits of each of the four loops.
+    // The trace has one hit of the outer loop, and the first 100 hits of each of the four inner
+    // loops.
     let trace: Value = serde_json::from_str(&view(&["trace", "export", "-o", "-"])).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices: Vec<&Value> = events.iter().filter(|event| event["cat"] == "loop").collect();
@@ -202,7 +208,8 @@ fn mode_log_has_offsets_and_slices() {
 }
 
 /// Perfetto's trace processor reads times of Chrome's JSON as doubles, which are wrong by up to 1
-/// ns. That can separate hits of some nanoseconds, so this test uses the format `pftrace`.
+/// ns. That can move a hit of some nanoseconds out of the hit around it, so this test uses the
+/// format `pftrace`.
 #[test]
 fn perfetto_nests_the_hits() {
     let test = "perfetto_nests_the_hits";
@@ -273,7 +280,7 @@ fn other_views_know_loops() {
     assert_eq!(report["loops"]["hits"], hits);
     assert_eq!(report["loops"]["most_expensive"].as_array().unwrap().len(), 5);
     let (text, _) = view(&["report", "--width", "100"]);
-    // Only loops were recorded.
+    // Only loops were recorded, so `report` prints what `loops report` prints.
     assert_eq!(text, view(&["loops", "report", "--width", "100"]).0);
     let by_loop = ["report", "--by", "loop", "--format"];
     for format in ["json", "csv"] {
@@ -298,7 +305,8 @@ fn other_views_know_loops() {
         told.contains("; next: counterpoint loops report ") && !told.contains("no calls"),
         "{told}"
     );
-    // The message names both modules.
+    // For a table of another module, the error message names the table's module and the profile's
+    // module.
     let other = program.scratch.join("s.lwp.loops.json");
     let mut table: Value = serde_json::from_slice(&std::fs::read(&other).unwrap()).unwrap();
     let identity = table["module"].as_str().unwrap().to_owned();

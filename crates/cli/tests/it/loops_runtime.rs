@@ -1,7 +1,7 @@
 //! Tests instrumented loops under `counterpoint run --loops`, in programs that were instrumented by
 //! hand (`tests/programs/loops/instrumented.h`). A hit is one execution of a function or of a whole
-//! loop. In `loops_host.c`, `nest(n, m)` causes one hit of the function (id 0), of its outer loop
-//! (id 1) if n > 0, and n hits of its inner loop (id 2) if m > 0.
+//! loop. In `loops_host.c`, `nest(n, m)` causes one hit of the function (id 0) and, if n > 0, one
+//! hit of its outer loop (id 1). If m > 0, it also causes n hits of the inner loop (id 2).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use profile::loops::Loops;
 
 use crate::support::{self, Programs, Recorded};
 
-/// The number of hits by the id of the loop.
+/// The number of hits by the id of the loop or function.
 type Hits = BTreeMap<u32, u64>;
 
 fn nest(n: u64, m: u64) -> Hits {
@@ -114,7 +114,8 @@ fn hits_are_those_of_the_source_in_every_mode() {
 #[test]
 fn costs_are_measured_with_the_module_s_own_code() {
     let Some(program) = support::counterpoint("loops: costs") else { return };
-    // The mode, whether it has timed hits, and whether it has hits that are only counted.
+    // For each mode of instrumentation, whether it has timed hits, and whether it has hits that are
+    // only counted.
     for (mode, timed, counted) in [("0", true, true), ("1", true, false), ("2", false, true)] {
         let run = Looped::run(&program, &host(&[&format!("-DMODE={mode}")]), &["nest", "1", "1"]);
         let module = &run.loops.modules[0];
@@ -125,8 +126,8 @@ fn costs_are_measured_with_the_module_s_own_code() {
     }
 }
 
-/// After the first hits of a loop, the distance between timed hits is a random number from 1 to
-/// `gap`.
+/// The first hits of a loop (the option `first`) are timed; after them, the distance between timed
+/// hits is a random number from 1 to the option `gap`.
 #[test]
 fn sampling_follows_the_options() {
     let Some(program) = support::counterpoint("loops: sampling") else { return };
@@ -137,7 +138,8 @@ fn sampling_follows_the_options() {
         run.loops.rows.into_iter().find(|row| row.id == 2).unwrap()
     };
     let row = inner("--loops");
-    // The first 100 hits are timed, and at least 99,900 / 128 = 780 of the others.
+    // By default, the first 100 hits are timed, and then at least one of 128, which is 780 of
+    // 99,900.
     assert!(row.begun >= 100 + 780 && row.begun < 10_000, "{row:?}");
     assert_eq!(row.first_ended, 100);
     assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
@@ -155,7 +157,7 @@ fn each_thread_has_its_own_numbers() {
     assert_eq!(run.threads(), sorted(vec![nest(10, 3), nest(10, 3), nest(20, 3)]));
     run.all_ended();
     run.is_without_losses();
-    // Two threads meet at a barrier every thousand iterations.
+    // Two threads execute the same loops, and meet at a barrier every thousand iterations.
     let run = Looped::run(&program, &host(&[]), &["parallel", "50000"]);
     assert_eq!(run.threads(), [nest(50_000, 3), nest(50_000, 3)]);
     run.is_without_losses();
@@ -168,7 +170,7 @@ fn a_thousand_short_threads_need_no_more_room_than_one() {
     let all = run.threads().iter().fold(Hits::new(), plus);
     let expected = [(0, 3000), (1, 3000), (2, 6000)].into_iter().collect();
     assert_eq!(all, expected);
-    // The kernel reuses thread ids.
+    // Each thread has its own rows, although Linux reuses the ids of threads that have ended.
     assert_eq!(run.loops.rows.len(), 9000);
     run.is_without_losses();
 }
@@ -186,7 +188,7 @@ fn more_threads_at_a_time_than_the_pool_has_pages() {
     assert_eq!(run.recorded.losses(), [("loop_no_room".to_owned(), 2500 - 2048)].into());
 }
 
-/// Twelve threads load and unload libraries.
+/// Twelve threads load and unload two libraries, and one of the threads forks now and then.
 #[test]
 fn threads_load_and_unload_while_one_forks() {
     let Some(program) = support::counterpoint("loops: stress") else { return };
@@ -208,8 +210,8 @@ fn threads_load_and_unload_while_one_forks() {
 fn a_forked_child_counts_for_itself() {
     let Some(program) = support::counterpoint("loops: fork") else { return };
     let run = Looped::run(&program, &host(&[]), &["fork", "4"]);
-    // The parent forks in the middle of nest(4, 3). The child cannot count the rest of this nest,
-    // because it has no table yet. Then it calls nest(5, 6).
+    // The parent forks in the middle of nest(4, 3). The child cannot count the rest of this call,
+    // because it has no table of counts yet. Then the child calls nest(5, 6).
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), sorted(vec![nest(4, 3), nest(5, 6)]));
     run.all_ended();
@@ -231,7 +233,8 @@ fn a_killed_process_loses_nothing_that_it_had_counted() {
     run.is_without_losses();
 }
 
-/// With `ulimit -f 0`, the counts and the description of the module stay in the pool.
+/// With `ulimit -f 0`, no file can grow, so the counts and the description of the module stay in
+/// shared memory (the pool).
 #[test]
 fn a_program_that_may_write_no_file_loses_no_hit() {
     let Some(program) = support::counterpoint("loops: file size") else { return };
@@ -317,7 +320,8 @@ fn a_hundred_thousand_ids_and_more_than_there_is_room_for() {
     assert_eq!(run.loops.rows.len(), 100_000);
     assert!(run.loops.rows.iter().all(|row| row.hits == 1), "each once");
     run.is_without_losses();
-    // The pool has 2^27 bytes. They would have room for 1,048,576 entries if there were no headers.
+    // The pool has 2^27 bytes, which are 1,048,576 entries of 128 bytes. Because the pool also has
+    // headers, the entries of so many loops do not fit.
     let run = Looped::run(&program, &host(&["-DIDS=1048576"]), &["all"]);
     assert_eq!(run.recorded.stdout(), "0\n");
     assert_eq!(run.loops.rows, []);
@@ -339,7 +343,7 @@ fn without_the_option_nothing_is_counted() {
     let Some(program) = support::counterpoint("loops: off") else { return };
     let mut command = Command::new(host(&[]));
     let recorded = Recorded::run(&program, "none", command.args(["nest", "2", "3"]));
-    // The host prints 1, the result of registering its module.
+    // The host prints 1: its module was registered, but no loops are recorded.
     assert_eq!(recorded.stdout(), "1 6\n");
     assert_eq!(recorded.profile().loops().unwrap(), Loops::default());
     assert_eq!(recorded.profile().processes.len(), 0);
@@ -361,7 +365,8 @@ fn the_log_has_the_first_hits_and_where_they_were() {
         (2, true),
         (2, false),
         (2, true),
-        // `log=2` logs two hits of each loop.
+        // The third hit of the inner loop is not logged, because `log=2` logs two hits of each
+        // loop.
         (1, true),
         (0, true),
     ];
@@ -369,7 +374,7 @@ fn the_log_has_the_first_hits_and_where_they_were() {
     assert_eq!(run.threads(), [nest(3, 1)]);
     let events = &run.loops.events;
     assert!(events.windows(2).all(|pair| pair[0].ticks < pair[1].ticks), "{events:?}");
-    // The addresses are offsets in the program's file.
+    // The events' addresses are offsets in the program's executable file.
     assert_eq!(events[2].address, events[4].address);
     let length = fs::metadata(&host).unwrap().len();
     assert!(events.iter().all(|event| event.address < length), "{events:?}");
@@ -395,16 +400,17 @@ fn counters_are_summed_by_id() {
     assert_eq!((of(2).hits, of(2).counted, &of(2).counters[..]), (61, 61, &[0][..]));
     let cost = run.loops.modules[0].cost.unwrap();
     assert!(cost.reading > cost.counted, "{cost:?}");
-    // The runtime has room for 32 open hits. `longjmp` leaves 100 hits, so their room must be used
-    // again.
+    // The runtime has room for 32 hits that have begun and not ended. `longjmp` leaves 100 hits
+    // before they end, so the runtime must reuse the room of such hits.
     let run =
         Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["longjmp", "100"]);
     assert_eq!(run.threads(), [[(0, 100), (1, 100)].into()]);
     assert!(run.loops.rows.iter().all(|row| row.counted == 0), "{:?}", run.loops.rows);
 }
 
-/// The constructor of the host's module finds no runtime and leaves a note. The host loads
-/// `libcounterpoint.so` much later, which finds the module by the note.
+/// When the host starts, its module finds no runtime, but the executable has an ELF note about the
+/// module. The host loads `libcounterpoint.so` much later, and this library finds the module by the
+/// note.
 #[test]
 fn a_late_library_finds_what_was_there_before() {
     let Some(program) = support::counterpoint("loops: late") else { return };
@@ -433,7 +439,8 @@ fn a_late_library_finds_what_was_there_before() {
     assert_eq!(hits, nest(4, 5));
 }
 
-/// The program must not take its own copy of `counterpoint_loops_register` for the runtime.
+/// The client library in the program also has a function `counterpoint_loops_register`. The client
+/// must find the recorder's function, and not its own.
 #[test]
 fn a_program_may_link_the_client() {
     let Some(program) = support::counterpoint("loops: client") else { return };
@@ -451,8 +458,8 @@ fn a_program_may_link_the_client() {
     }
 }
 
-/// After the tables of a thread are freed, a destructor of thread-specific data enters instrumented
-/// functions.
+/// After a thread's tables of counts are freed, a destructor of thread-specific data enters
+/// instrumented functions.
 #[test]
 fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     let Some(program) = support::counterpoint("loops: destructors") else { return };
@@ -461,7 +468,8 @@ fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     run.is_without_losses();
 }
 
-/// `loops.cps` is cut at every byte, and bytes are changed. The rows before a cut are kept.
+/// The test cuts `loops.cps` at every byte, and then changes single bytes of the whole file. The
+/// rows before a cut are kept.
 #[test]
 fn damage_is_a_loss() {
     let Some(program) = support::counterpoint("loops: damage") else { return };
@@ -481,7 +489,8 @@ fn damage_is_a_loss() {
         assert!(rows >= seen && rows <= whole, "cut at {cut}: {rows}");
         seen = rows;
     }
-    // A frame of an unknown kind is skipped, and is no loss.
+    // The bytes with the kinds of frames (blocks of the file) are left out: a frame of an unknown
+    // kind is skipped without a loss.
     let mut kinds = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -496,7 +505,8 @@ fn damage_is_a_loss() {
         assert_eq!(loops.losses[0].name, "torn_loops");
         assert!(loops.rows.len() <= whole);
     }
-    // Most of the terabyte is a hole, which is one damaged place.
+    // Here, `loops.cps` becomes a terabyte long. Its end is a hole, which counts as one damaged
+    // place.
     fs::write(&file, &bytes).unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
     let loops = run.recorded.profile().loops().unwrap();

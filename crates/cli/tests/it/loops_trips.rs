@@ -18,12 +18,14 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the iterations of one thread's hits, computed as in `trips.c`.
+/// Returns the numbers of iterations of one thread's hits of the loop in `work`, computed as in
+/// `trips.c`.
 fn planted() -> impl Iterator<Item = u64> {
     (0..ROUNDS).map(|r| if r < 100 { 1000 } else { r * 7919 % 9 })
 }
 
-/// A bin has the first number of iterations, the last number, and the hits.
+/// Returns the bins of the expected histogram: the first and the last number of iterations in the
+/// bin, and its hits.
 fn histogram(threads: u64) -> Vec<(u64, u64, u64)> {
     let ranges = [(0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (512, 1023)];
     let hits = |(from, to)| planted().filter(|n| (from..=to).contains(n)).count() as u64;
@@ -155,10 +157,10 @@ fn trips_of_every_hit_when_counted() {
     every_hit("trips_of_every_hit_when_counted", "count");
 }
 
-/// The first 100 hits have a thousand iterations each, and the others have four on average. One in
-/// 64 of the others is timed, which makes 311 of 19,900. Their mean has a standard error of 2.6 /
-/// √311 = 0.15 iterations. If the mean included the first hits, the estimate would be fifty times
-/// the true number.
+/// The first 100 hits of the loop in `work` have a thousand iterations each, and the others have
+/// four on average. On average, one in 64 of the others is timed, which makes 311 of 19,900. The
+/// mean of these 311 hits has a standard error of 2.6 / √311 = 0.15 iterations. If the mean
+/// included the first hits, the estimate would be more than twenty times the true number.
 #[test]
 fn first_hits_do_not_speak_for_the_others() {
     let Some(program) = Planted::new("first_hits_do_not_speak_for_the_others", "sampled") else {
@@ -186,7 +188,8 @@ fn first_hits_do_not_speak_for_the_others() {
     }
 }
 
-/// Only a larger pool (the shared memory for counts) has enough pages.
+/// The usual pool (the shared memory for counts) has too few pages for these threads;
+/// `--max-threads` makes a larger one.
 #[test]
 fn more_threads_than_the_usual_pool_has_pages() {
     let Some(program) = Planted::new("more_threads_than_the_usual_pool_has_pages", "count") else {
@@ -213,7 +216,7 @@ fn more_threads_than_the_usual_pool_has_pages() {
         (&(threads * 10).into(), &(threads * 10_000).into())
     );
     assert_eq!((&fixed["hits"], &fixed["threads"]), (&(threads * 10).into(), &threads.into()));
-    // Each thread has one module.
+    // Each thread without room is one loss, because there is only one module.
     let profile = program.record_rounds(&["--loops"], 10, threads);
     let [work, _] = program.rows(&profile);
     let recorded = work["hits"].as_u64().unwrap() / 10;

@@ -23,7 +23,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Returns the copy's path.
+/// Copies a profile from `fixtures/readme`, and returns the copy's path.
 fn kept(scratch: &Scratch, name: &str) -> String {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/readme").join(name);
     let to = scratch.join(&format!("{name}.cpt"));
@@ -50,12 +50,12 @@ fn views_go_through_the_pager_on_a_terminal_only() {
     assert_eq!(text.replace("PAGE:", ""), plain);
     let (_, explained) = marked(&["explain", &profile]);
     assert!(explained.lines().all(|line| line.starts_with("PAGE:")), "{explained}");
-    // Other commands use no pager, and neither do views that print into a pipe.
+    // Commands that are not views use no pager, and neither do views that print into a pipe.
     assert!(!marked(&["completions", "bash"]).1.contains("PAGE:"));
     let mut piped = counterpoint(&["report", &profile]);
     let piped = said(&piped.env("COUNTERPOINT_PAGER", "sed s/^/PAGE:/").output().unwrap());
     assert!(!piped.contains("PAGE:"));
-    // The exit status is that of the view.
+    // The exit status is that of `report`, and not that of the pager.
     assert_eq!(marked(&["report", "--filter", "nothing*", &profile]).0, Some(1));
 }
 
@@ -172,7 +172,7 @@ fn completions_and_manual_pages() {
     );
     let told = Command::new("bash").args(["--norc", "-c", &asked]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), "report");
-    // Each command has a page with every option of its help.
+    // The manual page of a command has every option that the command's help mentions.
     for command in ["run", "report", "diff", "trace-export"] {
         let page = read(&format!("man/man1/counterpoint-{command}.1")).replace('\\', "");
         let words: Vec<&str> = command.split('-').chain(["--help"]).collect();
@@ -209,8 +209,9 @@ fn help_for_agents_is_that_of_the_command() {
     assert!(help.lines().all(|line| !line.contains('\x1b')));
 }
 
-/// Returns what a command shows on a terminal while it reads a FIFO, until it has erased its line
-/// of progress `times` times. With 0, the FIFO ends after the command could have shown that line.
+/// Returns what a command shows on a terminal while it reads a FIFO, which ends when the command
+/// has erased its line of progress `times` times. If `times` is 0, the FIFO ends only after the
+/// command had enough time to show that line.
 fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> String {
     let fifo = scratch.join("slow.json");
     let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
@@ -222,7 +223,8 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
     command.arg(&fifo).env("TERM", "xterm").stdin(Stdio::null());
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // `command` would keep descriptors of the terminal open.
+    // The test reads until all descriptors of the terminal's other side are closed, and `command`
+    // has two of them.
     drop(command);
     let mut writer = File::options().write(true).open(&fifo).unwrap();
     writer.write_all(b"{\"traceEvents\": [").unwrap();
@@ -250,14 +252,16 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
 fn progress_is_shown_on_a_terminal_and_erased() {
     let scratch = Scratch::new();
     let words = ["trace", "check"];
-    // The name is shortened to the width of the terminal.
+    // The line of progress shortens the file's name, so that it fits into the width of the
+    // terminal.
     let text = shown_while_it_waits(&scratch, &words, 3);
     let parts: Vec<&str> = text.split(pty::ERASE).collect();
     for line in &parts[1..3] {
         assert!(line.starts_with("counterpoint: reading ") && line.ends_with(" s"), "{line:?}");
         assert!(line.contains('…') && line.chars().count() < 50, "{line:?}");
     }
-    // After the line is erased, the result is printed where it would be without the line.
+    // After the line of progress is erased, the result is printed where it would be without this
+    // line.
     let last = parts.last().unwrap();
     assert!(last.contains("slow.json: ") && last.ends_with('\n'), "{text:?}");
     let left = pty::without_progress(&text);
@@ -294,7 +298,7 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
         let words_of = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let quiet = words_of(&told(&[&["-q"], words].concat()));
         assert!(quiet.iter().all(|line| line.contains("warning: ") || line.contains("note: ")));
-        // Each step has its time.
+        // With `--verbose`, each step is printed with its time.
         let verbose = told(&[words, &["--verbose"]].concat());
         let steps: Vec<&str> = verbose.lines().filter(|line| !plain.contains(line)).collect();
         assert!(!steps.is_empty(), "{words:?}: {verbose}");
@@ -306,7 +310,8 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// Views read settings of their appearance from `counterpoint.toml`, and ignore mistakes in it.
+/// Views read settings of their appearance from `counterpoint.toml`; if the file has a mistake,
+/// they say so and use no settings.
 #[test]
 fn a_mistake_in_the_file_of_defaults_hides_nothing() {
     let scratch = Scratch::new();
@@ -332,13 +337,13 @@ fn a_mistake_in_the_file_of_defaults_hides_nothing() {
     for words in [&["help", "agents"][..], &["completions", "bash"], &["--version"]] {
         assert_eq!(run(words).2, Vec::<String>::new(), "{words:?}");
     }
-    // For `run`, `counterpoint.toml` determines what is recorded.
+    // For `run`, `counterpoint.toml` determines what is recorded, so a mistake in it is an error.
     let (status, _, said) = run(&["run", "-o", "x.cpt", "--", "true"]);
     assert_eq!((status, said.len()), (Some(2), 1), "{said:?}");
 }
 
-/// A budget in `counterpoint.toml` is a default. With options that need each call to be recorded,
-/// there is no budget.
+/// A budget (a limit on the cost of recording) in `counterpoint.toml` is only a default. A run has
+/// no budget if one of its options requires each call to be recorded.
 #[test]
 fn a_default_budget_gives_way_to_ids_for_plugins() {
     let Some(program) = crate::support::counterpoint("default budgets") else { return };

@@ -16,8 +16,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Rank *n* of two has 2 + n calls of `f`, one each 1,000 ns, which take 100 + n ns. In each call,
-/// the first counter counts 3 + n.
+/// Rank *n* of two has 2 + n calls of `f`, one every 1,000 ns, and each call takes 100 + n ns. In
+/// each call, the first counter counts 3 + n.
 fn rank(n: u32, counters: &[&str]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.id = format!("{n:032x}");
@@ -87,7 +87,7 @@ impl Made {
         lines.map(|line| head.iter().cloned().zip(line).collect()).collect()
     }
 
-    /// Returns sorted names.
+    /// Returns the names of everything in the test's directory, sorted.
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.scratch.path()).unwrap();
         let mut names: Vec<String> =
@@ -102,7 +102,7 @@ fn pick<'a>(rows: &'a Value, fields: &[&str]) -> Vec<Vec<&'a Value>> {
     rows.map(|row| fields.iter().map(|field| &row[*field]).collect()).collect()
 }
 
-/// Rank 1 does not have the counter `page-faults`, so its values are missing and not 0.
+/// Rank 1 did not record `page-faults`, so its values of this counter are missing and not 0.
 #[test]
 fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     let (a, b) = (rank(0, &["page-faults", "migrations"]), rank(1, &["migrations"]));
@@ -176,14 +176,15 @@ fn what_was_merged_can_be_merged_again() {
     }
     made.done(&["merge", "again.cpt", "-o", "alone.cpt"]);
     assert_eq!(export("alone.cpt"), expected);
-    // The rank of `c.cpt` is not known.
+    // The rank of `c.cpt` is not known, so its row has the profile's name.
     let report = made.csv(&["report", "again.cpt", "--by", "rank"]);
     let mut rows: Vec<&str> = report.iter().map(|row| row["rank"].as_str()).collect();
     rows.sort_unstable();
     assert_eq!(rows, ["c.cpt", "rank 0", "rank 1"]);
 }
 
-/// The numbers of a rank are means over its two passes, which repeat the same calls.
+/// Each profile has two passes (runs of the same program with different counters), and its numbers
+/// are means over both passes.
 #[test]
 fn passes_stay_passes() {
     let made = Made::new(&[]);
@@ -217,7 +218,7 @@ fn passes_stay_passes() {
     assert_eq!(passes.len(), 10);
 }
 
-/// The programs have no ranks, the same name and the same threads.
+/// The three profiles have no ranks, and they have the same file name, process id and thread id.
 #[test]
 fn profiles_of_one_name_are_told_apart() {
     let places = ["x/p.cpt", "y/p.cpt", "z/p.cpt"];
@@ -260,7 +261,7 @@ fn profiles_of_one_name_are_told_apart() {
     }
 }
 
-/// Adds a kernel that the call with the id 7 launched.
+/// Adds a compute kernel that the call with the plugin id 7 launched.
 fn kernel(made: &Made, name: &str, lasts: i64) {
     let dir = made.scratch.join(name);
     let of = profile::Profile::open(&dir).unwrap().processes[0].id.name();
@@ -321,7 +322,7 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     let report = made.json(&["report", "all.cpt"]);
     let silent = &report["silent_threads"];
     assert_eq!(json!([silent[0]["name"], silent[0]["process"]]), json!(["silent", 1]), "{silent}");
-    // Threads without calls come last.
+    // In the report by threads, threads without calls come last.
     let text = made.done(&["report", "all.cpt", "--by", "thread", "--width", "200"]);
     let names: Vec<&str> = text.lines().skip(2).filter(|line| line.contains(" (10")).collect();
     assert_eq!(names.len(), 3, "{text}");
@@ -331,7 +332,7 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     assert_eq!(text.matches("  between  ").count(), 1, "{text}");
 }
 
-/// A plugin's events belong to a whole recording, and this recording has two ranks.
+/// This recording has two ranks, and it is not known to which of them a plugin's events belong.
 #[test]
 fn events_of_one_rank_of_a_recording_are_not_known() {
     let mut script = rank(0, &[]);
@@ -381,7 +382,7 @@ fn times_of_two_machines_are_on_one_clock() {
     thread.items.clear();
     thread.call(CallScript::new(0, 14_000, 600));
     let made = Made::new(&[("a.cpt", &a), ("b.cpt", &b)]);
-    // The machine that was started later may come first.
+    // The profile of the machine that was started later may come first on the command line.
     for order in [["a.cpt", "b.cpt"], ["b.cpt", "a.cpt"]] {
         let said = made.done(&["merge", order[0], order[1], "-o", "all.cpt"]);
         let lines: Vec<&str> = said.lines().collect();
@@ -446,7 +447,7 @@ fn what_does_not_fit_is_refused_by_name_and_leaves_nothing() {
     assert_eq!(made.names(), before);
 }
 
-/// A link in a profile could lead to any file.
+/// A link in a profile could lead to any file, so `merge` refuses the profile.
 #[test]
 fn only_plain_files_are_copied() {
     let (a, b) = (rank(0, &[]), rank(1, &[]));

@@ -1,5 +1,6 @@
-//! Tests ranks of a job: the launchers' variables, and what Perfetto's trace processor and
-//! HolisticTraceAnalysis read from merged recordings.
+//! Tests the ranks of a distributed job: the environment variables of launchers such as torchrun,
+//! and what Perfetto's trace processor and HolisticTraceAnalysis read from exported traces of
+//! several ranks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,10 +14,10 @@ use crate::support::{Programs, counterpoint};
 
 const RANKS: u32 = 8;
 const VENDORS: [&str; 2] = ["ares", "boreas"];
-/// The number of kernels on each of the two devices of a plugin.
+/// The number of compute kernels that a plugin records on each of its two devices.
 const KERNELS: u64 = 50;
 
-/// Returns the standard output.
+/// Runs the program, which must succeed, and returns its standard output.
 fn said(program: &Path, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
@@ -28,8 +29,9 @@ fn report(program: &Path, profile: &str, options: &[&str]) -> Value {
     serde_json::from_str(&said(program, &arguments)).unwrap()
 }
 
-/// The ranks get the variables that mpirun sets. Two plugins give their devices and arrows the same
-/// numbers.
+/// Merges the recordings of eight ranks, which get the environment variables that Open MPI's mpirun
+/// sets. Two plugins use the same numbers for their devices, and for the arrows from launches to
+/// kernels.
 #[test]
 fn eight_ranks_with_two_plugins_are_one_timeline() {
     let Some(program) = counterpoint("eight ranks") else { return };
@@ -70,7 +72,8 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     said(&program, &["trace", "export", &all, "-o", to.to_str().unwrap()]);
     assert_eq!(perfetto.faults(&to), Vec::<Vec<Value>>::new());
     let slices = perfetto.query("select count(*) from slice");
-    // Some streams are tracks of the process itself, and not of one of its threads.
+    // In the trace, some device streams are tracks of a process, and not of one of its threads, so
+    // the query unites both kinds of tracks.
     let placed = "with placed as (\
          select s.name, upid from slice s join thread_track tt on tt.id = s.track_id \
          join thread using (utid) union all \
@@ -96,8 +99,8 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     assert_eq!(times(&flows), u64::from(RANKS) * times(&of_one));
 }
 
-/// The name of the job is recorded for each process, from the launcher of the process, and for the
-/// recording, from the launcher of `run`.
+/// The job's name is recorded for each process, from its environment variables, and for the whole
+/// recording, from the environment variables of `run`.
 #[test]
 fn the_name_of_a_job_is_recorded() {
     let Some(program) = counterpoint("variables of launchers") else { return };
@@ -121,7 +124,8 @@ fn the_name_of_a_job_is_recorded() {
     assert_eq!(both, [some("77"), some("t")]);
 }
 
-/// Options take precedence over the launcher's variables.
+/// The options `--rank` and `--world-size` of `run` take precedence over the environment variables
+/// of the launcher.
 #[test]
 fn ranks_come_from_launchers_and_from_people() {
     let Some(program) = counterpoint("variables of launchers") else { return };
@@ -152,7 +156,8 @@ fn ranks_come_from_launchers_and_from_people() {
     assert!(text.contains("--rank 2: must be below --world-size 2"), "{text}");
 }
 
-/// Prints the time in kernels of each rank.
+/// A Python program that prints the time that each rank spent on computation, as
+/// HolisticTraceAnalysis computes it.
 const LOOK: &str = r"
 import json, logging, sys
 logging.disable(logging.WARNING)
@@ -258,7 +263,7 @@ fn torchrun_records_every_rank() {
     assert_eq!(found, json!({"0": 3, "1": 4}));
 }
 
-/// Prints how many multiplications each rank has made.
+/// A Python program that prints the number of matrix multiplications in the trace of each rank.
 const COUNT: &str = r"
 import json, logging, sys
 logging.disable(logging.WARNING)

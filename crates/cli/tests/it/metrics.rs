@@ -1,5 +1,5 @@
-//! Tests metrics in `report`, `stats` and `export`. A Python program computes random profiles and
-//! expressions with exact fractions.
+//! Tests metrics in `report`, `stats` and `export`. For random profiles and expressions, a Python
+//! program computes the expected values with exact fractions.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +15,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile with two groups of counters. One tick is 1 ns. In the second call of `f`, the
-/// first group was not read. In the last call of `f`, it was multiplexed.
+/// Returns a profile with two groups of counters. One tick is 1 ns. The counter `read` is the
+/// second group, and the other counters are the first one. In the second call of `f`, the first
+/// group was not read. In the last call of `f`, the first group was multiplexed.
 ///
 /// ```text
 ///         duration   cycles  instructions  cache-misses   read
@@ -72,15 +73,17 @@ fn a_rows_metric_is_computed_from_the_sums() {
         let unit = metric["unit"].as_str().unwrap().to_owned();
         (metric["value"].as_f64(), metric["calls"].as_u64().unwrap(), unit)
     };
-    // The mean of the ratios 2 and 0.5 would be 1.25.
+    // The metric of a row is a ratio of sums: the mean of the two calls' ratios, 2 and 0.5, would
+    // be 1.25.
     assert_eq!(row(0, "ipc"), (Some(8_000.0 / 7_000.0), 2, "ratio".into()));
-    // There are 7,000 cycles in 3,000 ns.
+    // Cycles were counted in two calls of `f`: 7,000 cycles in 3,000 ns.
     assert_eq!(row(0, "frequency"), (Some(7_000.0 / 3_000.0), 2, "GHz".into()));
     assert_eq!(row(0, "cache-mpki"), (Some(5.0), 2, "ratio".into()));
     assert_eq!(row(0, "per-miss"), (Some(75.0), 2, "ns".into()));
-    // There are 1,400 bytes in 17,000 ns.
+    // Bytes were counted in all four calls of `f`: 1,400 bytes in 17,000 ns.
     assert_eq!(row(0, "bandwidth"), (Some(1_400.0 / 17_000.0 * 1e3), 4, "MB/s".into()));
-    // 0/0 is missing, and 0/500 ns is 0.
+    // All counters of `g` are 0. A metric that divides by 0 has no value, and 0 cycles in 500 ns
+    // are 0 GHz.
     assert_eq!(row(1, "ipc"), (None, 1, "ratio".into()));
     assert_eq!(row(1, "frequency"), (Some(0.0), 1, "GHz".into()));
     assert_eq!(row(1, "per-miss").0, None);
@@ -197,7 +200,7 @@ fn a_bad_metric_of_the_profile_is_left_out() {
     assert_eq!(report["metrics"][0]["name"], "bandwidth");
 }
 
-/// All `names` stand for counts, so they have the same unit.
+/// Returns a random expression. All `names` stand for counts, so they have the same unit.
 fn expression(r: &mut Random, depth: u64, names: &[&str]) -> String {
     let name = |r: &mut Random| names[r.below(names.len() as u64) as usize].to_owned();
     if depth == 0 {

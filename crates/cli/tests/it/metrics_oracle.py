@@ -1,7 +1,7 @@
 """Compares the metrics of a random profile with exact arithmetic in fractions.
 
-Arguments: the program, the profile, and a file of metrics. Python evaluates the expressions, which
-only use names of one letter, `duration`, `calls`, numbers, + - * / ( ) min max. A number that is added to a
+Arguments: the program, the profile, and a file of metrics. Python can evaluate the expressions, because they only
+use counters with names of one letter, `duration`, `calls`, numbers, + - * / ( ) min max. A number that is added to a
 sum over calls is added once for each call."""
 
 import json
@@ -121,14 +121,14 @@ def same(ours, theirs, what):
         return
     compared += 1
     assert ours is not None, (what, float(theirs))
-    # The results differ in the last digits because of rounding. The error also has an absolute
-    # limit, because terms can cancel each other.
+    # The results differ in the last digits because of rounding. An absolute error is allowed, too:
+    # if terms cancel each other, the result is near 0, and its relative error is large.
     assert math.isclose(ours, float(theirs), rel_tol=1e-9, abs_tol=1e-6), (what, ours, float(theirs))
 
 
 def value(expression, calls):
-    """Evaluates an expression with sums over the calls that have all counters of the expression. Returns the value, and
-    the number of these calls."""
+    """Evaluates an expression with sums over the calls in which all counters of the expression were read and none was
+    multiplexed. Returns the value, and the number of these calls."""
     used = names(expression)
     some = [call for call in calls if all(whole(call, name) for name in used)]
     values = {name: Fraction(sum(call[name] for call in some)) for name in used}

@@ -1,11 +1,12 @@
-//! Tests what people type when they do not know a name. `run` reports the error before it looks for
-//! its library.
+//! Tests what `run` and `list` answer if somebody mistypes the name of a counter. `run` reports
+//! such an error before it looks for the library that it preloads into programs, so these tests do
+//! not need the library.
 
 use std::process::Command;
 
 use crate::support::skip;
 
-/// Returns the message about a refused command, whose status must be 2.
+/// Calls `run` with these options, which must fail with status 2, and returns the error message.
 fn refused(options: &[&str]) -> String {
     let scratch = testkit::Scratch::new();
     let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
@@ -58,7 +59,8 @@ fn every_mistake_gets_a_helpful_answer() {
         ("L1", "did you mean L1-"),
         ("PAPI_TOT_ISN", "did you mean PAPI_TOT_INS"),
         ("perf::CYCELS", "did you mean perf::CYCLES?"),
-        // These are names, but not of counters.
+        // These are not counters but, for example, metrics, incomplete raw events, and common words
+        // for a measurement.
         ("r", "as in r01c2"),
         ("0x1c2", "r1c2"),
         ("ipc", "--metric ipc"),
@@ -79,7 +81,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("{page-faults", "expected \",\" or \"}\""),
         ("cpu/cycles", "expected a second \"/\""),
         ("", "expected a counter name"),
-        // Other tools use these names.
+        // These look like counters of other tools, or have another mistake.
         ("kprobe:do_exit", "perf probe --add 'do_exit'; -e probe:do_exit"),
         ("mem:main:x", "to count calls of a function: uprobe:PATH:FUNCTION"),
         ("mem:0x1/3:w", "a breakpoint watches 1, 2, 4 or 8 bytes"),
@@ -95,8 +97,8 @@ fn every_mistake_gets_a_helpful_answer() {
     }
 }
 
-/// x86-64 has four breakpoints. If a list needs more of them, the message must not say that a
-/// debugger uses them.
+/// x86-64 has four breakpoints. If a list needs more breakpoints than there are, the message must
+/// not say that a debugger uses them.
 #[test]
 fn breakpoints_cannot_take_turns() {
     if !cfg!(target_arch = "x86_64") {
@@ -116,7 +118,8 @@ fn breakpoints_cannot_take_turns() {
     }
 }
 
-/// `counterpoint list` gives the same reason as `run`.
+/// If no counter matches the argument of `counterpoint list`, the command gives the same reason as
+/// `run -e` with that argument.
 #[test]
 fn list_says_why_it_is_empty() {
     for (typed, expected) in [

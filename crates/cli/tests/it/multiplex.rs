@@ -1,5 +1,6 @@
-//! Tests counters that take turns (multiplexing). Views mark their values as estimates. The
-//! expected values were computed on paper.
+//! Tests counters that take turns (multiplexing). With `run --multiplex`, `report` and `stats`
+//! scale the values of such counters and mark them as estimates. The expected values were computed
+//! on paper.
 
 use std::path::Path;
 
@@ -62,7 +63,7 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
         "estimated_calls": 1, "covered": 0.5, "empty_share": null});
     assert_eq!(report["rows"][0]["counters"], json!([cycles, instructions]));
     assert_eq!(report["losses"], json!([]), "estimates were requested");
-    // No column contains scaled values.
+    // The columns of `export` contain no scaled values.
     let export = golden.json(&["export", dir, "--format", "json"]);
     let of = |call: usize, column: &str| export["calls"][call][column].clone();
     assert_eq!(of(1, "cycles"), json!(9));
@@ -71,7 +72,8 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
     assert_eq!(of(2, "group0_running_ns"), json!(0));
 }
 
-/// Multiplexed calls are left out and reported as a loss.
+/// Without `--multiplex`, the sums of counters leave out multiplexed calls, which are reported as a
+/// loss.
 #[test]
 fn nothing_is_scaled_silently() {
     let (scratch, dir) = turns(false).written();
@@ -86,17 +88,19 @@ fn nothing_is_scaled_silently() {
     assert_eq!(report["losses"][0]["count"], 3);
 }
 
-/// Scripted counters return one value at the start of a call and the next value at its end.
+/// A simulated counter (`sim/…/`) returns one of its readings at the start of a call and the next
+/// one at its end.
 #[test]
 fn a_run_whose_counters_take_turns() {
     let Some(program) = counterpoint("turns") else { return };
-    // In three calls in turn, `part` counts 10 in half of the time, nothing at all, and 8 in all of
-    // the time.
+    // The counter `part` repeats a pattern of three calls: it is on for half of the first call and
+    // counts 10, is off during the second call, and is on for all of the third call and counts 8.
     let events = "sim/part,readings=0:10@500:0:6@0:0:8/,{sim/whole,readings=0:7/}";
     let recorded = Recorded::run_with(&program, events, &["--multiplex"], &mut host("calls 300"));
     let report = recorded.report(&[]);
     let mut counters = report["rows"][0]["counters"].clone();
-    // The share of empty calls depends on the position in the list of readings.
+    // `empty_share` (the part of the value that an empty call counts, too) depends on which of the
+    // readings the measured empty calls got, so it is not compared.
     assert!(counters[0].as_object_mut().unwrap().remove("empty_share").is_some());
     let exact = |n: u64| json!({"value": n as f64, "low": n as f64, "high": n as f64});
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Tests `ops` and the other views on scripted profiles. The expected numbers were computed on
-//! paper.
+//! Tests what `ops` and other commands show of scripted profiles that contain ops. The expected
+//! numbers were computed on paper.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns task `number` of the `of` tasks of a region.
+/// Returns the call of a task: the one with this number among the `of` tasks of the parallel region
+/// `region`.
 fn task(export: u32, (number, of): (u32, u32), region: u64, start: u64, end: u64) -> CallScript {
     CallScript::new(export, start, end - start).workgroup(number, of).value(KEY_CORRELATION, region)
 }
@@ -30,7 +31,7 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
 }
 
 /// Returns a profile of two virtual machines and three threads. One tick is 1 ns. Page faults are
-/// in brackets, and `c` is the CPU.
+/// in brackets, and `c0` is CPU 0.
 ///
 /// ```text
 ///  main    run main 1,000 – 11,000 [100]
@@ -53,8 +54,9 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
 ///
 /// In the first run, the run's own times (before the first op and after the last one) are 500 +
 /// 1,000, the times between ops are 400 + 1,000, and the self times of ops are 100, 4,000, 1,000,
-/// 500, 1,100 and 400. They add up to 10,000. In the second run, the own times are 500 + 900, the
-/// time between ops is 500, and the self times are 1,000 + 100. They add up to 3,000.
+/// 500, 1,100 and 400. All these times add up to 10,000, the duration of the run. In the second
+/// run, the own times are 500 + 900, the time between ops is 500, and the self times are 1,000 +
+/// 100. All these times add up to 3,000.
 pub fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -179,7 +181,7 @@ fn counts_of_timed_only_book_keeping_belong_to_its_caller() {
         text.split_whitespace().collect::<Vec<_>>().join(" ").contains("were only timed"),
         "{text}"
     );
-    // The cost of a call without a reading is not known.
+    // Without a calibration of calls whose counters are not read, the cost of recording is unknown.
     let (_scratch, dir) = timed_only(false).written();
     assert_eq!(json_of(&dir, &[])["probe"]["estimated_ns"], json!(null));
 }
@@ -302,7 +304,8 @@ fn a_part_of_the_time_and_one_machine() {
     assert_eq!((&second["runs"][0]["run"], &second["ops"][0]["run"]), (&json!(0), &json!(0)));
 }
 
-/// One call has 24 values of all kinds. In another process, the key `hits` has another id.
+/// One call has 24 values that collectors (a program's functions around ops) added, and these are
+/// of all kinds. In another process, the key `hits` has another id.
 #[test]
 fn values_of_collectors() {
     let mut script = ProfileScript::monotonic();
@@ -428,7 +431,7 @@ fn nothing_recorded() {
     let all = json_of(&dir, &[]);
     assert_eq!((&all["runs"], &all["ops"]), (&json!([]), &json!([])));
 
-    // TVM's compiled mode has no calls.
+    // As in TVM's compiled mode, this profile has a virtual machine, but no calls.
     let mut script = ProfileScript::monotonic();
     script.process(7).machine("vm 0");
     let (scratch, dir) = script.written();

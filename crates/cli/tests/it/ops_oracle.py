@@ -1,6 +1,6 @@
-"""Computes the rows of ops from single calls. Reads the CSV of `counterpoint export` on stdin. Prints
-{op | arguments | device | in_run: [calls, self ns, faults of callers, faults of workers, storage]}
-as JSON. The entry "wall" has the time of all runs."""
+"""Computes the rows of `counterpoint ops` from single calls. Reads the CSV of `counterpoint export` on stdin. Prints
+{op | arguments | device | in_run: [calls, self ns, page faults of the calling thread, page faults of tasks on other
+threads, storage]} as JSON, and a row "run" for the runs. The entry "wall" has the total time of the outermost runs."""
 import csv, json, sys
 from collections import defaultdict
 
@@ -19,8 +19,8 @@ def around(outer, inner):
     return (outer["place"] > inner["place"] and outer["begin"] <= inner["begin"]
             and inner["end"] <= outer["end"])
 
-# For each call, this makes a list of all calls that contain it, the innermost one first. It compares
-# all pairs of calls.
+# For each call, this makes a list of all calls that contain it, the innermost one first, by
+# comparing all pairs of calls of a thread.
 for of_thread in threads.values():
     for call in of_thread:
         call["outer"] = [other for other in of_thread if around(other, call)]

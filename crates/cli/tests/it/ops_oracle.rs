@@ -10,8 +10,9 @@ use testkit::{CallScript, ProfileScript, Random, python};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Two threads call ops inside and outside of runs, and a third thread runs the other tasks of
-/// their regions.
+/// Returns a random profile: two threads call ops inside and outside of runs. Each of their
+/// parallel regions has two tasks: the calling thread runs the first task, and a third thread the
+/// second one (if it is in the profile).
 fn script(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -83,7 +84,7 @@ fn script(r: &mut Random) -> ProfileScript {
         });
     }
     workers.sort_by_key(|call| call.call.end);
-    // A thread does one task at a time.
+    // A thread runs one task at a time, so tasks that would overlap an earlier one are left out.
     let mut free = 0;
     workers.retain(|call| {
         let fits = call.call.start >= free;

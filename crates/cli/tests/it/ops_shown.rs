@@ -1,5 +1,5 @@
-//! Tests how the table of `ops` shows its rows. The expected numbers were computed on paper. One
-//! tick is 1 ns.
+//! Tests which rows and calls `ops` shows, and how its table shows them. The expected numbers were
+//! computed on paper. One tick is 1 ns.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn shapes() -> ProfileScript {
     script
 }
 
-/// A filter is compared with the name without arguments.
+/// A filter is compared with the op's name, without its arguments.
 #[test]
 fn a_filter_chooses_the_same_ops_at_every_width() {
     let (_scratch, dir) = shapes().written();
@@ -90,7 +90,8 @@ fn serial() -> ProfileScript {
     script
 }
 
-/// It is not known whether other CPUs were free.
+/// The profile does not tell whether other CPUs were free, so the expected text does not mention
+/// other CPUs.
 #[test]
 fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     let (_scratch, dir) = serial().written();
@@ -124,7 +125,7 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
     let (_scratch, dir) = shapes().written();
     for width in [40, 60, 80, 100, 120, 200] {
         let text = output(&dir, &["ops", "--width", &width.to_string()]);
-        // In all rows, the same time follows the name.
+        // In each row, the time 5.00 µs follows the name.
         let names =
             text.lines().filter_map(|line| line.split_once("5.00 µs")).map(|(name, _)| name);
         let names: Vec<&str> = names.collect();
@@ -133,13 +134,14 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
         assert!(text.lines().all(|line| line.chars().count() <= width), "at {width}:\n{text}");
         assert_eq!(text.matches("relu (").count(), 0, "one name says enough:\n{text}");
     }
-    // The arguments differ in the middle.
+    // A wide table has a column for the arguments, which tell the rows of `softmax` apart.
     let text = output(&dir, &["ops", "--width", "200"]);
     assert!(text.contains("  arguments  "), "{text}");
 }
 
-/// Fifty ops are 700 ticks apart. Recording a call takes 300 ticks, of which 20 are inside of the
-/// call. So 280 of the 700 ticks are recording.
+/// The profile has fifty ops, with 700 ticks between one op and the next. Recording a call takes
+/// 300 ticks, of which 20 are inside of the call. So recording takes 280 of the 700 ticks between
+/// two ops.
 #[test]
 fn the_cost_equals_that_of_the_report() {
     let mut script = ProfileScript::monotonic();
@@ -158,8 +160,9 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&300.0.into(), &16_800.0.into()));
     assert_eq!(ops["estimated_ns"], 15_000.0 + 16_800.0);
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&report["per_call_ns"], &report["way_ns"]));
-    // The estimated cost of announcing ops is four fifths of the 420 ns between ops. Its range is
-    // from half of that time to all of it.
+    // Of the 700 ns between two ops, 420 ns are not spent on recording. The virtual machine needs
+    // an estimated four fifths of them to announce ops (to call the recorder): at least half of
+    // them, and at most all.
     let whole = &["report", "--verbose"][..];
     let ops = &["ops", "--verbose"][..];
     let price = "announcing ops to the recorder 16.8 µs (10.5 µs to 21.0 µs)";
@@ -175,7 +178,8 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!(line("ops"), line("report"));
 }
 
-/// Rows for a part of the run would contain only timed calls.
+/// Calls that were only counted have no times, so rows for a part of the run could not contain
+/// them.
 #[test]
 fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
     let mut script = ProfileScript::monotonic();
@@ -207,7 +211,8 @@ fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
     assert!(run(&["--since", "5000"]).status.success());
 }
 
-/// In an empty call, the counter counts 30: 60 % of what `f` read, and 30 % of `g`.
+/// In an empty call, the counter counts 30: this is 60 % of the mean value of `f`, and 30 % of that
+/// of `g`.
 #[test]
 fn values_that_are_mostly_the_probes_own_are_marked() {
     let mut script = ProfileScript::monotonic();
@@ -231,13 +236,13 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
     }
 }
 
-/// Returns these fields of each row.
+/// Returns the given fields of each row in the document.
 fn rows(document: &Value, fields: &[&str]) -> Value {
     let rows = document["rows"].as_array().unwrap().iter();
     rows.map(|row| fields.iter().map(|field| row[*field].clone()).collect::<Value>()).collect()
 }
 
-/// The calls keep their numbers.
+/// A call that a filter or `--top` chooses keeps its number from the complete list of calls.
 #[test]
 fn json_has_the_rows_and_the_calls_that_are_chosen() {
     let (_scratch, dir) = crate::ops::nested().written();

@@ -1,5 +1,5 @@
 //! Tests pools (the shared memory of recordings) that no profile can use, such as damaged ones.
-//! `doctor` shows them, and the next command frees them.
+//! `doctor` shows these pools, and the enum `Fate` says which commands free them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown, symlink};
@@ -38,7 +38,8 @@ impl Place {
         self.memory.path()
     }
 
-    /// Returns the name that commands print for the directory.
+    /// Returns the path that commands print for a directory of a pool: they see [`Memory`] as
+    /// `/dev/shm`.
     fn named(&self, directory: &Path) -> String {
         Path::new("/dev/shm").join(directory.file_name().unwrap()).display().to_string()
     }
@@ -68,7 +69,7 @@ impl Place {
     }
 }
 
-/// Makes the directory two minutes older.
+/// Gives the directory and its files a modification time two minutes ago.
 fn age(directory: &Path) {
     let then = SystemTime::now() - Duration::from_secs(120);
     for entry in fs::read_dir(directory).unwrap() {
@@ -82,12 +83,12 @@ fn age(directory: &Path) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// The next `recover` or `run` frees the directory, unless it is very new: a `run` may still be
-    /// creating its files.
+    /// The next `recover` or `run` frees the directory, unless it is very new: another `run` may
+    /// still be creating files in it.
     Freed(&'static str),
     /// Only `recover --orphans` frees the directory.
     OnRequest(&'static str),
-    /// Counterpoint did not make the file.
+    /// No command frees the directory, because it contains something that `run` does not put there.
     Kept,
 }
 
@@ -204,7 +205,8 @@ fn what_is_left_of_pools_is_shown_and_freed() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
-/// The program that damaged the pool may still be running.
+/// No command frees a damaged pool that a process has open: this process may be the recorded
+/// program, which is still running.
 #[test]
 fn a_damaged_pool_in_use_is_kept() {
     let Some(place) = Place::new("a damaged pool in use") else { return };
@@ -251,7 +253,8 @@ fn pools_that_run_has_not_made_are_kept() {
     assert!(kept.iter().all(|directory| directory.exists()), "{kept:?}");
 }
 
-/// Kills `run` at each system call that creates or writes a file, until there is a manifest.
+/// Starts `run` again and again, until one of them gets as far as writing the profile's manifest.
+/// Each time, SIGKILL ends `run` at a later system call that creates or writes a file.
 #[test]
 fn a_run_that_was_killed_while_it_made_its_pool() {
     let Some(program) = counterpoint("killed while making") else { return };
@@ -263,7 +266,8 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         let mut run = Command::new("strace");
         run.args(["-qq", "-o"]).arg(&log).args(["-e", &format!("trace={calls}")]);
         run.arg("-e").arg(format!("inject={calls}:signal=SIGKILL:when={number}"));
-        // Cargo sets this variable, with which the dynamic linker would open a hundred files.
+        // Cargo sets `LD_LIBRARY_PATH`, with which the dynamic linker would try to open a hundred
+        // files, and the test would kill `run` at each of them.
         run.env_remove("LD_LIBRARY_PATH");
         run.arg(&program).args(["run", "-e", "none", "-o"]).arg(&dir).args(["--", "true"]);
         place.memory.make_shared(&mut run);
@@ -283,6 +287,7 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         }
         let _ = fs::remove_dir_all(&dir);
     }
-    // What the killed runs left is, for example, a directory, a pool without a size, or a run file.
+    // At least five killed runs must have left something, such as a directory, a pool without a
+    // size, or a run file.
     assert!(left.len() >= 5, "{left:?}");
 }

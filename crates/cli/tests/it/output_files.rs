@@ -15,7 +15,7 @@ use crate::pty;
 use crate::support::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// The user id of nobody.
+/// The user id of the user `nobody`.
 const OTHER: u32 = 65534;
 const THIRD: u32 = 65533;
 
@@ -127,8 +127,9 @@ fn another_users_file_in_a_shared_directory_is_refused() {
     }
 }
 
-/// The new file belongs to root. With the old permissions (set-user-id, writable), anybody could
-/// replace its contents by a program that would run as root.
+/// If root's output replaces another user's file, the new file belongs to root. With the old file's
+/// permissions (set-user-id, writable), anybody could replace its contents by a program that would
+/// run as root.
 #[test]
 fn a_replaced_file_of_another_user_gives_no_rights() {
     if !is_root() {
@@ -139,7 +140,7 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     let place = scratch.join("theirs");
     fs::create_dir(&place).unwrap();
     std::os::unix::fs::chown(&place, Some(OTHER), Some(OTHER)).unwrap();
-    // SAFETY: `umask` takes a number only. Other tests run in separate processes.
+    // SAFETY: `umask` takes a number only. The next call restores the mask.
     let mask = unsafe { libc::umask(0o022) };
     // SAFETY: `umask` takes a number only.
     unsafe { libc::umask(mask) };
@@ -200,7 +201,7 @@ fn links_are_followed_where_the_kernel_would() {
     }
 }
 
-/// A FIFO and devices are written directly.
+/// If the output is a FIFO or a device, the command writes into it and does not replace it.
 #[test]
 fn outputs_that_are_not_regular_files() {
     let scratch = Scratch::new();
@@ -224,7 +225,7 @@ fn outputs_that_are_not_regular_files() {
     for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"] {
         let output = export(Path::new(name)).output().unwrap();
         assert_eq!((output.status.code(), &output.stdout), (Some(0), &expected), "{name}");
-        // The output begins at the file's current position.
+        // If standard output is a file that already has contents, the output is appended to them.
         let file = scratch.join("appended");
         fs::write(&file, "before\n").unwrap();
         let to = fs::File::options().append(true).open(&file).unwrap();
@@ -244,7 +245,7 @@ fn outputs_that_are_not_regular_files() {
     let output = export(scratch.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory"));
-    // The reader may end early.
+    // It is no error if the reader closes its pipe early.
     let mut command = export(Path::new("-"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -299,8 +300,9 @@ fn large(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// Sends each signal while a command writes into `place`. `begun` returns whether it has begun to
-/// write. The command must leave no file, and an earlier file must be unchanged.
+/// Sends each signal while a command writes into `place`. `begun` gets the command's process id,
+/// and returns whether the command has begun to write. The command must leave no new file, and a
+/// file that was there before must be unchanged.
 fn interrupt(
     place: &Path,
     signals: &[i32],
@@ -346,7 +348,8 @@ fn an_interrupted_export_leaves_nothing() {
         command.args(["trace", "export", "-o"]).args([file, &profile]);
         command
     };
-    // `/proc` shows an unnamed file as deleted.
+    // The output is an unnamed file (`O_TMPFILE`) until it is complete. `/proc/PID/fd` shows it as
+    // a deleted file in its directory.
     let begun = |pid: u32| {
         let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
         let mut links = open.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
@@ -385,7 +388,7 @@ fn an_interrupted_export_without_unnamed_files() {
     interrupt(&place, &[libc::SIGINT, libc::SIGTERM, libc::SIGHUP], &start, &begun);
 }
 
-/// `-` can be a pipe or a file.
+/// As an input, `-` means standard input, which can be a pipe or a file.
 #[test]
 fn standard_input() {
     let scratch = Scratch::new();
@@ -417,7 +420,8 @@ fn standard_input() {
     let output = piped(&[&import[..], &["-"]].concat(), &text);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(calls(), 1);
-    // The pipe is given by name, like `<(…)` in a shell.
+    // First, standard input is a file. After this loop, it is a pipe that is given by a name in
+    // `/dev`, as a shell does for `<(…)`.
     for name in ["-", "/dev/stdin"] {
         let mut command = Command::new(PROGRAM);
         command.args(import).arg(name).stdin(fs::File::open(&foreign).unwrap());
@@ -517,7 +521,7 @@ fn a_profile_is_a_directory() {
     }
 }
 
-/// The exit status must be that of env(1).
+/// If the program cannot be started, the exit status of `run` must be that of env(1).
 #[test]
 fn a_program_that_cannot_be_started() {
     let scratch = Scratch::new();
@@ -548,7 +552,8 @@ fn a_program_that_cannot_be_started() {
         let output = run.env("PATH", &path).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         if said.contains("libcounterpoint.so") {
-            // Without the library, `run` does not start a program.
+            // `run` has not found libcounterpoint.so, and without this library it starts no
+            // program.
             continue;
         }
         tried += 1;

@@ -1,11 +1,13 @@
-//! Tests with `perf stat` that the code at the start and the end of a call runs once for each call.
+//! Tests with `perf stat` that the recorder reads the counters only once at the start of a call and
+//! once at its end.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::*;
 
-/// Returns the number of `read` system calls. `None` if `perf stat` cannot count them.
+/// Records a program that calls a function `calls` times, and returns the number of its `read`
+/// system calls. Returns `None` if `perf stat` cannot count them.
 fn reads(program: &Path, calls: u64) -> Option<u64> {
     let programs = Programs::get();
     let scratch = testkit::Scratch::new();
@@ -22,7 +24,8 @@ fn reads(program: &Path, calls: u64) -> Option<u64> {
     Some(count)
 }
 
-/// The start and the end of a call make one `read` each.
+/// The recorder makes one `read` system call at the start of each recorded call, and one at its
+/// end.
 #[test]
 fn each_call_is_two_readings_and_no_more() {
     let Some(program) = counterpoint("outside") else { return };
@@ -31,7 +34,8 @@ fn each_call_is_two_readings_and_no_more() {
     if !tried.output().is_ok_and(|output| output.status.success()) {
         return skip("outside", "perf stat -e syscalls:sys_enter_read does not work here");
     }
-    // The calls fit into one page of records.
+    // At most 1,000 calls are made. Their records fit into one page of shared memory, so the
+    // recorder makes no system calls to get more pages.
     let more = 1 + u64::from(std::process::id()) % 700;
     let counts = (reads(&program, 300), reads(&program, 300 + more));
     let (Some(few), Some(many)) = counts else {

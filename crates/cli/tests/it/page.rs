@@ -1,4 +1,4 @@
-//! Tests the JavaScript application in the page of `report --html` in a browser.
+//! Tests the page of `report --html`, which is a JavaScript application, in a browser.
 //!
 //! `tests/page/make_page.py` makes pages from invented data. One test compares the script of such a
 //! page with that of a page that Counterpoint wrote.
@@ -29,7 +29,7 @@ pub fn make(scratch: &Scratch, kind: &str) -> PathBuf {
     page
 }
 
-/// Waits until the view is complete.
+/// Opens the page at a fragment, and waits until the view is complete.
 pub fn open(browser: &mut Browser, page: &Path, fragment: &str) {
     browser.open(page, fragment);
     ready(browser);
@@ -44,7 +44,9 @@ pub fn ready(browser: &mut Browser) {
     browser.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
 }
 
-/// Returns the fragments of the page's views. For one op, they include all forms of its view.
+/// Returns the fragments (`#…` in the URL) of the page's views. The fragments include those of the
+/// variants that a view links to, those of tables with all columns, and one more of the view of an
+/// op.
 fn views(browser: &mut Browser) -> Vec<String> {
     let links = |browser: &mut Browser, selector: &str| -> Vec<String> {
         let list = format!(
@@ -81,8 +83,8 @@ pub fn go(browser: &mut Browser, fragment: &str) {
 
 pub const KINDS: [&str; 5] = ["usual", "hostile", "missing", "empty", "compare"];
 
-/// A JavaScript expression for facts about a view. `made` is the number of elements that hostile
-/// names created.
+/// A JavaScript expression for facts about a view. `made` counts elements that must not exist: a
+/// name that contains HTML created them.
 pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: innerWidth, \
        wrong: /\\b(?:NaN|undefined|Infinity|null)\\b|\\[object /.exec( \
          document.body.innerText + [...document.querySelectorAll('svg *, [aria-label]')] \
@@ -91,7 +93,8 @@ pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: in
        made: document.querySelectorAll('img, iframe, object, script, b > b').length, \
        moved: /[\\u202a-\\u202e\\u2066-\\u2069\\u200b\\ufeff]/.test(document.body.textContent)})";
 
-/// Returns what axe-core finds. The dark scheme differs from the light one only in its colours.
+/// Returns what axe-core finds. The dark scheme differs from the light one only in its colours, so
+/// only the rules for colours are checked in it.
 fn violations(browser: &mut Browser, scheme: &str) -> Vec<Value> {
     let rules = match scheme {
         "dark" => "['color-contrast', 'link-in-text-block']",
@@ -106,7 +109,7 @@ fn violations(browser: &mut Browser, scheme: &str) -> Vec<Value> {
 }
 
 /// The windows are as wide as a desktop, a tablet and a telephone. The browser must report no
-/// message and no request.
+/// message in its console and no network request.
 #[test]
 fn every_view_fits_is_quiet_and_accessible() {
     let Some(mut browser) = Browser::start() else { return };
@@ -138,8 +141,7 @@ fn every_view_fits_is_quiet_and_accessible() {
                     assert_eq!(seen["made"], 0, "a name became an element: {place}");
                     assert_eq!(seen["moved"], false, "a mark of direction: {place}");
                     assert_ne!(seen["title"], "ran", "{place}");
-                    // One width is enough for axe: the view has the same elements at the other
-                    // widths.
+                    // The test does not check accessibility (with axe) at a width of 800 pixels.
                     if axe.is_none() || width == 800 {
                         continue;
                     }
@@ -154,8 +156,8 @@ fn every_view_fits_is_quiet_and_accessible() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Returns the file `name` of a package, which `cargo xtask test` downloads into the folder that
-/// `variable` names.
+/// Returns the path of a file of a package. `cargo xtask test` downloads the package into the
+/// folder that this environment variable names.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     if folder.is_none() {
@@ -194,7 +196,7 @@ fn modules_have_at_most_400_lines_and_a_header() {
     assert_eq!(files, listed);
 }
 
-/// The parts share one browser.
+/// The parts of this test share one browser.
 #[test]
 fn pages_are_used() {
     type Part = fn(&mut Browser, &Scratch);
@@ -250,7 +252,7 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     let expected = ["slower", "slower", "slower", "same", "same", "unknown", "faster", "faster"];
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..8], expected);
-    // In this order, ops that became faster come first.
+    // Sorted by verdict, ops that became faster come first.
     go(browser, "#compare?sort=verdict");
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..3], ["faster", "faster", "unknown"]);
@@ -321,7 +323,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
         browser.key(key);
         browser.wait_for(&format!("document.body.dataset.view === '{view}'"));
     }
-    // In the field of a filter, these keys are ordinary text.
+    // In the text field of a filter, digits are ordinary text and do not change the view.
     browser.key("2");
     browser.key("/");
     for key in ["6", "4", "x"] {
@@ -330,7 +332,8 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('filter=64x')");
     assert_eq!(browser.eval("document.body.dataset.view"), "ops");
     browser.key("Escape");
-    // The header must keep the focus for a second Enter.
+    // After Enter, the header of the column must keep the focus, so that a second Enter reverses
+    // the order.
     browser.eval("document.querySelector('[data-key=\"sort:calls\"]').focus()");
     browser.key("Enter");
     browser.wait_for("location.hash.includes('sort=-calls')");
@@ -344,7 +347,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('fold=0')");
     assert!(browser.eval(rows).as_u64() < before);
     assert_eq!(browser.eval("document.activeElement.getAttribute('aria-expanded')"), "false");
-    // Keys move from one call to the next, and from a call to its op.
+    // In the timeline, keys lead from one call to the next, and from a call to the view of its op.
     go(browser, "#timeline");
     browser.eval("document.querySelector('canvas').focus()");
     let line = "document.querySelector('.call-line').textContent";
@@ -460,13 +463,14 @@ fn a_timeline_of_a_million_calls() {
     let text = browser.eval("document.querySelector('.counted').textContent");
     assert!(text.as_str().unwrap().starts_with("1,040,400 slices in view"), "{text}");
     assert!(pictures > 10, "the keys show {pictures} different parts");
-    // The machine draws without a GPU and does other work.
+    // These limits are wide, because a test machine may draw without a GPU and do other work.
     assert!(middle < 500.0, "{times:?}");
     assert!(heap.as_f64().unwrap() < 400.0, "{heap}");
     assert!(browser.complaints().is_empty());
 }
 
-/// The user's theme takes precedence over the system's. A printed page has no navigation.
+/// The theme that the user chooses in the page takes precedence over the system's theme. A printed
+/// page has no navigation.
 fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.scheme("dark");

@@ -1,4 +1,5 @@
-//! Tests that the numbers in a page equal the numbers that the report prints, to the last digit.
+//! Tests that the numbers in a page of `report --html` equal the numbers that `report` prints, to
+//! the last digit.
 
 use std::io::Read;
 use std::path::Path;
@@ -66,7 +67,8 @@ fn the_page_has_the_cells_of_the_report() {
         assert!(!rows.is_empty());
         let columns = table["columns"].as_array().unwrap();
         let title = |i: usize| columns[i]["title"].as_str().unwrap();
-        // The report leaves out columns without information.
+        // The report leaves out columns without information, so only columns in its header line are
+        // compared.
         let head = printed.iter().find(|line| line.first().map(String::as_str) == Some(title(0)));
         let head = head.unwrap_or_else(|| panic!("{}", report.stdout));
         let mut found = 0;
@@ -102,7 +104,8 @@ fn the_page_has_the_cells_of_the_report() {
     }
 }
 
-/// The data of the last lane ends at the end of the page's block of data.
+/// Each lane (row of the timeline) has a part of the page's data block `timeline`. The last part
+/// ends where the block ends.
 #[test]
 fn the_timeline_has_all_calls() {
     let (scratch, golden) = setup();
@@ -161,7 +164,8 @@ fn time_series_alone_have_a_timeline() {
     assert_eq!(series[0]["values"], serde_json::json!([1e9, 3e9]));
 }
 
-/// In the timeline, the counters of each thread are below its calls.
+/// The page has the correlations that `stats` prints. In its timeline, each counter of a thread
+/// names the lane (row) to which it belongs.
 #[test]
 fn counters_are_those_of_stats() {
     let (scratch, golden) = setup();

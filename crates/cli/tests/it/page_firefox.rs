@@ -1,4 +1,4 @@
-//! Tests the application of the page in Firefox. `page.rs` has the tests in Chromium.
+//! Tests the page of `report --html` in Firefox. `page.rs` has the tests in Chromium.
 
 use std::path::PathBuf;
 
@@ -7,9 +7,9 @@ use testkit::{Firefox, Scratch};
 
 use crate::page::{KINDS, SCHEMES, SEEN, WIDTHS, make};
 
-/// Visits the views with the given fragments or, if none are given, all views. It returns the facts
-/// `SEEN` about each view. One call of the browser visits all views, because a call takes some
-/// time.
+/// Visits the views with the given fragments or, if none are given, all views. Returns the facts
+/// `SEEN` about each view. All views are visited by one evaluation of this expression, because each
+/// request to the browser takes some time.
 const VISIT: &str = "(async (given) => { \
     const frame = () => new Promise((done) => requestAnimationFrame(done)); \
     const isReady = () => document.querySelector('main h1') && document.body.dataset.view && \
@@ -31,7 +31,8 @@ const VISIT: &str = "(async (given) => { \
     for (const view of views) { await go(view); found.push([view, SEEN]); } \
     return found; })";
 
-/// In light and dark, the browser must report no message and no request.
+/// In the light and the dark colour scheme, the browser must report no message in its console and
+/// no network request.
 #[test]
 fn every_view_is_quiet_in_firefox() {
     let scratch = Scratch::new();

@@ -22,8 +22,9 @@ fn done(words: &[&str], paths: &[&Path]) {
     assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// On *main*, `linear` contains two calls of `addmm`. The first one begins at the same moment as
-/// `linear`. On *helper*, `copy_` runs meanwhile.
+/// Writes a profile with two threads. On *main*, each call of `linear` contains two calls of
+/// `addmm`. The first one begins at the same moment as the call of `linear`. Meanwhile, `copy_`
+/// runs on *helper*.
 fn nested(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -64,7 +65,7 @@ fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     (slices.collect(), start)
 }
 
-/// Returns the text about the call to which the link leads.
+/// Opens a link in the page, and returns the page's text about the call to which the link leads.
 fn follow(browser: &mut Browser, fragment: &str) -> String {
     browser.eval("location.hash = '#recording'");
     browser.wait_for("document.body.dataset.view === 'recording'");
@@ -142,8 +143,9 @@ fn a_trace_and_the_page_lead_to_each_other() {
             }
         }
     }
-    // An exported part begins later than the timeline. Its metadata say what a time in Perfetto is
-    // in the page.
+    // The trace of a part of the recording begins later than the timeline in the page. The trace's
+    // metadata contain the beginning of a link into the page, to which a time that Perfetto shows
+    // is appended.
     let (slices, start) = shown(&mut oracle, &cut);
     let facts = oracle.query("select str_value from metadata where name = 'cr-counterpoint'");
     let facts: Value = serde_json::from_str(facts[0][0].as_str().unwrap()).unwrap();
@@ -198,7 +200,7 @@ fn a_page_with_a_trace_opens_it_at_the_call() {
     }
     let href = browser.eval("document.querySelector('.elsewhere p a').href");
     assert!(href.as_str().unwrap().starts_with("https://ui.perfetto.dev/#!/?"), "{href}");
-    // Perfetto cannot open a file beside the page.
+    // Perfetto's web application cannot open a local file, so the page has no link to Perfetto.
     done(&["report", "--html", to, "--trace", "x.json.gz"], &[&profile]);
     browser.open(&page, "#timeline?time=2.1us");
     ready(&mut browser);

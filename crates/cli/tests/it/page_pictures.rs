@@ -13,13 +13,13 @@ use testkit::{Browser, Scratch};
 use crate::page::{folder, make, open};
 use crate::readme::copy;
 
-/// The size is in bytes.
+/// Each picture must have fewer bytes than this.
 const LARGEST: usize = 150_000;
 
 enum Of {
-    /// The profile is in `fixtures/readme`.
+    /// The name of a profile in `fixtures/readme`.
     Recorded(&'static str),
-    /// `make_page.py` knows this name.
+    /// The name of invented data in `make_page.py`.
     Invented(&'static str),
 }
 use Of::{Invented, Recorded};
@@ -38,7 +38,7 @@ const PICTURES: [(Of, &str, &str); 9] = [
     (Invented("compared"), "compare", "light"),
 ];
 
-/// Returns the page's path.
+/// Writes the page of a profile, and returns the page's path.
 fn written(scratch: &Scratch, name: &str) -> PathBuf {
     let (profile, page) = (scratch.join(&format!("{name}.cpt")), format!("{name}.html"));
     if !profile.exists() {

@@ -1,5 +1,5 @@
-//! Tests what a reader sees without scrolling or waiting. The tests are parts of
-//! `page::pages_are_used`.
+//! Tests what a reader of the page (`report --html`) sees without scrolling or waiting. The tests
+//! are parts of `page::pages_are_used`.
 
 use serde_json::{Value, json};
 use testkit::{Browser, Scratch};
@@ -49,7 +49,8 @@ pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratc
     }
 }
 
-/// A picture may be taken before the browser has drawn a frame.
+/// The timeline is drawn without waiting for an animation frame, because a screenshot may be taken
+/// before the browser has drawn one.
 pub fn the_timeline_needs_no_frame(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.resize(1440, 900);
@@ -76,8 +77,8 @@ pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval("document.querySelectorAll('.table-box td.sentence .name').length"), 0);
 }
 
-/// Columns and marked values have tooltips. One table has the durations of the run, of all calls
-/// and of threads.
+/// Marked values have tooltips, and so have columns whose names are not clear. One table has the
+/// durations of the run, of all calls and of threads.
 pub fn meanings_are_beside_what_they_are_of(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.resize(1440, 900);
@@ -93,7 +94,7 @@ pub fn meanings_are_beside_what_they_are_of(browser: &mut Browser, scratch: &Scr
     let rows = "[...document.querySelectorAll('[aria-label=Lengths] tbody tr')].map((row) => row.cells[0].textContent)";
     let rows = browser.eval(rows);
     assert_eq!([&rows[0], &rows[1]], ["the run", "all calls"], "{rows}");
-    // Two ops have the same name.
+    // On this page, two ops have the same name, and the view of each links to the other.
     let page = make(scratch, "long");
     open(browser, &page, "#op");
     let other = "document.querySelector('.others a')";

@@ -1,5 +1,5 @@
-//! Tests the words beside numbers in the page and the report. Readers who only had the page had
-//! misunderstood a number without them.
+//! Tests the words beside numbers in the page and the report. Before the page had these words,
+//! readers who knew nothing else of the profile misunderstood numbers.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn run(words: &[&str]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the data of the page, and the text of `report` with these options.
+/// Returns the data of the page, and the text that `report` prints with these options.
 fn shown(script: &ProfileScript, options: &[&str]) -> (Value, String) {
     let (scratch, profile) = script.written();
     let page = scratch.join("x.html");
@@ -40,7 +40,7 @@ fn table<'a>(head: &'a Value, id: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no table {id}: {head:#}"))
 }
 
-/// Returns the cells from top to bottom.
+/// Returns the cells of the column from top to bottom.
 fn column(table: &Value, name: &str) -> Vec<Value> {
     let columns = table["columns"].as_array().unwrap();
     let at = columns.iter().position(|column| column["name"] == name);
@@ -53,7 +53,7 @@ fn says(table: &Value, wanted: &str) -> bool {
     lines.iter().any(|line| line.as_str().unwrap().contains(wanted))
 }
 
-/// Three of four calls have a value of the counter.
+/// Three of the four calls of `f` have a value of the counter.
 #[test]
 fn a_starred_value_says_of_how_many_calls_it_is() {
     let mut script = ProfileScript::monotonic();
@@ -73,7 +73,7 @@ fn a_starred_value_says_of_how_many_calls_it_is() {
     let expected = "counted in only some of the calls in the marked rows: page-faults";
     assert!(says(ops, expected), "{ops:#}");
     assert!(printed.contains(expected), "{printed}");
-    // A metric has no column for its mean.
+    // The value of a metric has such a note, too.
     assert_eq!(column(ops, "fault-rate")[0][2], "in 3 of 4 calls");
     let of_all = "page-faults and fault-rate in 3 of 4 calls; calls and times are of all of them";
     assert!(says(ops, of_all), "{ops:#}");
@@ -104,12 +104,13 @@ fn rows_of_an_op_have_the_sum_over_its_arguments() {
         let has = facts.contains(&json!(["total, all arguments", "7.00 ms"]));
         assert_eq!(has, expected, "{facts:?}");
     }
-    // Each op has one row.
+    // If each op has only one row, the report has no sums over arguments.
     script.processes[0].threads[0].items.remove(1);
     assert!(!shown(&script, &[]).1.contains("all arguments"));
 }
 
-/// Returns a profile with a region, one of whose tasks begins late, on a worker.
+/// Returns a profile of two steps, each with a parallel region. In each region, one task runs on a
+/// worker and begins 10 ms after the region.
 fn with_a_region() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -134,7 +135,8 @@ fn with_a_region() -> ProfileScript {
     script
 }
 
-/// The worker is in no call for 105 ms of its 195 ms, and the path for 50 + 2 · 10 ms.
+/// The worker is in no call for 105 ms of its 195 ms. The critical path is in no call for the 50 ms
+/// between the steps and for the 10 ms before each task.
 #[test]
 fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
     let (head, _) = shown(&with_a_region(), &[]);
@@ -151,7 +153,8 @@ fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
         "between: the part of the wall time in which this thread was in no call"
     ));
     assert!(says(table(&head, "op"), "(between): the time in which the threads were in no call"));
-    // The own time of conv is 2 · (10 + 45 + 5 + 10) ms, its self time 2 · 20 ms.
+    // The own time of `conv` is 2 · (10 + 45 + 5 + 10) ms and includes its region and task. Its
+    // self time is 2 · 20 ms.
     let names = column(path, "op");
     let conv = names.iter().position(|name| name == "conv").unwrap();
     assert_eq!(column(path, "own_ns")[conv], json!(["140 ms", 140e6]));
@@ -162,7 +165,7 @@ fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
         path,
         "own time: in all calls of the op, on the path or not. It differs from self"
     ));
-    // Without the range, its inner calls would be missing as well.
+    // If the range took no time, the calls inside of it would take none either.
     let step = names.iter().position(|name| name == "step (range)").unwrap();
     assert_eq!(column(path, "gain_ns")[step], json!(["180 ms", 180e6]));
     assert!(says(path, "of a range, if nothing inside of it took any"), "{path:#}");

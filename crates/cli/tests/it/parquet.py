@@ -1,4 +1,5 @@
-"""Compares the Parquet file with the CSV of the same calls: names, types, and every cell."""
+"""Compares an exported Parquet file with the CSV of the same calls: the names of the columns, and every cell.
+Some types and metadata are checked, too."""
 
 import csv, json, sys
 import pyarrow as pa, pyarrow.parquet as pq

@@ -20,7 +20,7 @@ fn pyarrow_reads_the_same_as_csv() {
     let process = script.process(7);
     process.library("m,\"x\"", &["f", "g"]);
     let thread = process.thread("worker ∞");
-    // More rows than fit into one batch.
+    // `export` writes rows in batches of at most 65,536, so these rows need two batches.
     for i in 0..70_100u64 {
         if i % 1_000 == 999 {
             thread.then(Item::NextPage(10 * i, 0, 0));
@@ -43,7 +43,7 @@ fn pyarrow_reads_the_same_as_csv() {
 
 const COMPARE_WEIGHTS: &str = include_str!("parquet_weights.py");
 
-/// The numbers of the calls that were only counted are in the CSV, too.
+/// The columns `weight`, `skipped` and `counter_weight` must be the same as in the CSV.
 #[test]
 fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
     let Some(python) = testkit::python::with("parquet weights", "pyarrow") else { return };

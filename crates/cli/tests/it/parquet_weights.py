@@ -1,5 +1,5 @@
-"""Checks the columns of a run with a budget: their names, types, all cells, and the relations between
-columns."""
+"""Checks the columns that the Parquet file of a run with a budget has in addition: their types, all of their cells
+(against those of the CSV), and the relations between these columns."""
 
 import csv, sys
 import pyarrow as pa, pyarrow.parquet as pq
@@ -19,7 +19,7 @@ assert found["weight"][0] == found["counter_weight"][0] == 1 < max(found["weight
 assert max(found["skipped"]) > 0
 for weight, counter_weight, faults in zip(found["weight"], found["counter_weight"], table.column("page-faults:u").to_pylist()):
     # A call has a weight for counters if and only if its counters were read. Counters were read in
-    # at most as many calls as were timed.
+    # only some of the timed calls, so the weight for counters is a multiple of the call's weight.
     assert (counter_weight is None) == (faults is None)
     assert counter_weight is None or counter_weight % weight == 0
 assert None in found["counter_weight"]

@@ -43,8 +43,8 @@ impl Run {
         serde_json::from_slice(&self.view(words)).unwrap()
     }
 
-    /// Returns the report with raw values (`--raw`), because the values of single passes are raw,
-    /// too.
+    /// Returns the report with `--raw` (without subtracting what the recorder costs), because
+    /// nothing is subtracted from the values of single passes, either.
     fn report(&self) -> Value {
         self.json(&["report", "--raw", "--format", "json"])
     }
@@ -63,7 +63,8 @@ fn names(report: &Value) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// In each call, the simulated counters count 7, 2 and 1 in the pass of their group.
+/// The simulated counters `a`, `b` and `c` count 7, 2 and 1 in each call of the pass that records
+/// them.
 #[test]
 fn groups_are_passes() {
     let Some(program) = counterpoint("passes_groups") else { return };
@@ -175,7 +176,7 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     assert_eq!(forced.report()["profile"]["passes"], 5, "{}", forced.words());
 }
 
-/// Means over passes with different calls would mislead.
+/// If an op has different numbers of calls in the passes, a mean number would mislead.
 #[test]
 fn passes_that_differ_are_marked() {
     let Some(program) = counterpoint("passes_differ") else { return };
@@ -187,7 +188,7 @@ fn passes_that_differ_are_marked() {
     assert!(run.output.status.success(), "{}", run.words());
     let report = run.report();
     let row = &report["rows"][0];
-    // Each pass has one call with the workgroup id 0,0,0.
+    // The number of dispatches is that of the calls with the workgroup id 0,0,0: one in each pass.
     assert_eq!((&row["calls"], &row["dispatches"]), (&Value::Null, &1.into()));
     let calls: Vec<&Value> =
         row["passes"].as_array().unwrap().iter().map(|pass| &pass["calls"]).collect();
@@ -235,7 +236,8 @@ fn a_pass_that_fails_is_the_last() {
 
 const CTRL_C: &str = include_str!("ctrl_c.py");
 
-/// No program runs when Ctrl-C arrives.
+/// Ctrl-C arrives after the program of the first pass has ended, and before that of the second pass
+/// has started.
 #[test]
 fn a_signal_between_two_passes_ends_the_command() {
     let Some(program) = counterpoint("passes_signal") else { return };
@@ -322,7 +324,8 @@ fn nothing_to_divide_is_an_error() {
     }
 }
 
-/// `COUNTERPOINT_CPU_METRICS` has the same meaning as without passes.
+/// Without `-e`, the environment variable `COUNTERPOINT_CPU_METRICS` names the counters, as it does
+/// without `--passes`.
 #[test]
 fn a_variable_may_name_the_counters() {
     let Some(program) = counterpoint("passes_variable") else { return };
@@ -375,7 +378,7 @@ fn a_model_in_passes() {
         assert_eq!(row["passes"].as_array().unwrap().len() as u64, passes);
     }
     assert_eq!(report["rows"].as_array().unwrap().len(), expected.ops.len());
-    // On a busy machine, a sample may be late.
+    // On a busy machine, a sample of the time series may be missing.
     let losses = report["losses"].as_array().unwrap();
     assert!(losses.iter().all(|loss| loss["name"] == "track_overrun"), "{losses:?}");
     assert!(report["tracks"][0]["samples"].as_u64().unwrap() >= 2, "samples of all passes");

@@ -31,7 +31,7 @@ fn losses(report: &Value) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Full pages stay in memory.
+/// Full pages of records that cannot be written to the profile's files stay in shared memory.
 #[test]
 fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     let Some(program) = counterpoint("file-size") else { return };
@@ -69,7 +69,7 @@ fn without_descriptors_calls_are_timed() {
     let Some(program) = counterpoint("descriptors") else { return };
     let scratch = testkit::Scratch::new();
     let (profile, wrapper) = (scratch.join("p.cpt"), scratch.join("few"));
-    // Only the program gets the small limit.
+    // Only the program gets the small limit on open files, and `run` does not.
     std::fs::write(&wrapper, "#!/bin/sh\nulimit -n 6\nexec \"$@\"\n").unwrap();
     std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
     let programs = Programs::get();
@@ -102,11 +102,12 @@ fn counters_leave_the_programs_descriptors_alone() {
     assert!(output.status.success(), "{output:?}");
     let report = report(&program, &profile);
     assert_eq!(report["total"]["calls"], 200);
-    // 256 of the 1,024 numbers are reserved: enough for 51 threads with five counters each.
+    // 256 of the 1,024 descriptors are reserved for counters: enough for 51 threads with five
+    // counters each.
     assert_eq!(losses(&report), [("counter_open_failed".to_owned(), 149)]);
 }
 
-/// A counter with `:u` works.
+/// A user without privileges can use a counter with `:u`.
 #[test]
 fn an_unprivileged_user() {
     let Some(program) = counterpoint("unprivileged") else { return };
@@ -118,7 +119,7 @@ fn an_unprivileged_user() {
     for place in [scratch.path(), Programs::get().host.parent().unwrap()] {
         std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    // Everybody can read the copy.
+    // Everybody can read this copy of Counterpoint.
     let dist = scratch.join("dist");
     let built = program.ancestors().nth(2).unwrap();
     assert!(Command::new("cp").arg("-r").arg(built).arg(&dist).status().unwrap().success());
@@ -183,7 +184,7 @@ fn a_full_disk_keeps_what_is_in_memory() {
     assert_eq!(report["total"]["calls"], 1_000_000, "{output:?}");
 }
 
-/// `/dev/shm` has room for little more than one page.
+/// `/dev/shm` has room for little more than one page (block of records) of the recorder.
 #[test]
 fn little_shared_memory_is_a_named_loss() {
     let Some(program) = counterpoint("shared-memory") else { return };
@@ -242,8 +243,8 @@ fn no_home_and_no_place_for_temporary_files() {
     assert!(words.contains("Read-only file system"), "{words}");
 }
 
-/// `/dev/shm` is not writable, and `XDG_RUNTIME_DIR` is not set. The pool is then inside of the
-/// profile.
+/// `/dev/shm` is not writable, and `XDG_RUNTIME_DIR` is not set. In this case, the pool (the memory
+/// for recorded calls) is a file in the profile's directory.
 #[test]
 fn no_shared_memory_at_all() {
     let Some(program) = counterpoint("no-shm") else { return };
@@ -268,7 +269,8 @@ fn no_shared_memory_at_all() {
 }
 
 /// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, or one that a group can write to.
-/// Other users could replace what `run` creates there: the pool, or the link to a library.
+/// `run` must create nothing in this directory, because other users could replace it: the pool, or
+/// the link to a library.
 #[test]
 fn a_runtime_directory_of_another_user() {
     let Some(program) = counterpoint("runtime-directory") else { return };
@@ -303,7 +305,8 @@ fn a_large_environment_and_many_arguments() {
         (0..40_000).map(|i| (format!("VARIABLE_{i}"), i.to_string())).collect();
     let arguments: Vec<String> = (0..5_000).map(|i| format!("{i}-{}", "y".repeat(60))).collect();
     for (what, variables) in [("long", long), ("many", many)] {
-        // The program prints what it received, and becomes the host.
+        // The shell prints how many of the variables and how many arguments it received, and then
+        // executes the host program.
         let script = r#"env | grep -cE '^(LONG|VARIABLE)_'; host=$1; shift
             echo $#; exec "$host" "$@""#;
         let mut run = Command::new(&program);
@@ -336,7 +339,8 @@ fn several_runs_into_one_output() {
         let start = || {
             let mut command = Command::new(&program);
             command.args(["run", "-e", "none", "-o"]).arg(&profile);
-            // The first recording still runs when the others start.
+            // The recorded program runs until the file `over` exists, so the first recording still
+            // runs when the other commands try to record.
             command
                 .args(["--", "sh", "-c", r#"while [ ! -e "$0" ]; do sleep 0.01; done"#])
                 .arg(&over);

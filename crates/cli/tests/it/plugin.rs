@@ -69,7 +69,7 @@ fn a_kernel_with_a_random_name_is_in_every_output() {
         let found = events.iter().find(|event| event["ph"] == phase && event["name"] == name);
         found.unwrap_or_else(|| panic!("no {phase} {name} in {events:#?}"))
     };
-    // These values come from tests/programs/plugins/plugin.c.
+    // The expected values are those in tests/programs/plugins/plugin.c.
     let kernel = find("X", &name);
     assert_eq!(
         (&kernel["pid"], &kernel["tid"], &kernel["dur"]),
@@ -169,7 +169,7 @@ fn the_example_and_the_sdk_pass_every_probe() {
     assert_eq!(document["findings"], serde_json::json!([]), "{document}");
     let probes = document["probes"].as_array().expect("a list").len();
     assert!(checked.status.success() && probes > 20, "{document}");
-    // The plugin has bursts of work that take a millisecond.
+    // The example plugin does work in bursts that take a millisecond each.
     let profile = shown(&scratch.join("p.cpt"));
     let done = counterpoint(&["plugin", "run", &shown(&clock), "--for", "100ms", "-o", &profile]);
     assert!(done.status.success(), "{done:?}");
@@ -195,7 +195,7 @@ fn a_plugin_without_checks_is_told_each_of_them() {
             finding["probes"].to_string().contains(probe) && finding["level"] == level
         })
     };
-    // The plugin does not check its arguments.
+    // The functions of this plugin do not check their arguments.
     assert!(found("null registry", "fragile"), "{document:#}");
     assert!(found("little room", "violation"), "{document:#}");
     assert!(found("too small", "style"), "{document:#}");
@@ -204,7 +204,8 @@ fn a_plugin_without_checks_is_told_each_of_them() {
     assert_eq!(missing.status.code(), Some(2));
 }
 
-/// THROWS_AT names the call (`tests/programs/plugins/throws.cpp`).
+/// The environment variable `THROWS_AT` names a function of the plugin, and what the function does
+/// instead of returning (`tests/programs/plugins/throws.cpp`).
 #[test]
 fn what_does_not_return_is_named_and_counted() {
     let scratch = Scratch::new();
@@ -308,13 +309,14 @@ fn ctrl_c_ends_a_recording_and_keeps_it() {
         .spawn()
         .expect("starts");
     let begun = Instant::now();
-    // The plugin's thread runs when the recording has begun.
+    // `plugin run` loads the plugin in a child process. There, the plugin starts a thread when the
+    // recording begins.
     while !has_thread(child.id()) && begun.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_millis(100));
-    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
-    // own.
+    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so no other process can
+    // have its process id.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let output = child.wait_with_output().expect("ends");
     assert!(output.status.success(), "{output:?}");

@@ -1,9 +1,10 @@
 //! Compares `counterpoint plugin check` with a host (`tests/programs/plugins/kineto_host.cpp`) that
-//! was written only from the published description.
+//! was written only from the published description of Kineto's plugin interface.
 //!
-//! | the check says | what is true | |---|---| | conforms | the host records with it, without a
-//! complaint, and writes a file that is JSON | | violates | the host refuses or complains, or the
-//! header forbids it |
+//! | the check says | what is true |
+//! |---|---|
+//! | conforms | the host records with the plugin without a complaint, and writes valid JSON |
+//! | violates | the host refuses or complains, or the header forbids it |
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -92,11 +93,13 @@ fn the_smallest_valid_plugin_conforms() {
     // `minimal.c` does not check pointers, so it crashes in calls that no host makes.
     let fragile = findings(&document, "fragile");
     assert!(fragile.iter().any(|(clause, _)| clause == "robust"), "{fragile:?}");
-    // The check itself passes a size of a later version, so it must not complain about such a size.
+    // The check also calls the plugin with larger structures, as a later version of the interface
+    // would. `minimal.c` accepts them, so no finding mentions a later version.
     let style = findings(&document, "style");
     let all: Vec<_> = fragile.iter().chain(&style).collect();
     assert!(all.iter().all(|(_, what)| !what.contains("later version")), "{all:?}");
-    // The document identifies the file by its hash.
+    // Each finding names a clause that the document lists. The document identifies the plugin's
+    // file by its SHA-256 hash.
     let clauses: Vec<&str> = document["clauses"]
         .as_array()
         .expect("clauses")
@@ -125,7 +128,7 @@ fn what_the_check_says_agrees_with_a_host_of_the_published_interface() {
     let Some(host) = Host::new() else { return testkit::skip("plugin check", "no g++") };
     let scratch = Scratch::new();
     let file = scratch.join("plugin.so");
-    // The clause that the mistake violates, if any, and what happens in the host.
+    // The mistake in the plugin, the clause that it violates, if any, and what happens in the host.
     for (mistake, clause, made) in [
         ("NOTHING", None, Made::Recorded),
         ("EVENT_NAMELESS", None, Made::Recorded),
@@ -141,7 +144,7 @@ fn what_the_check_says_agrees_with_a_host_of_the_published_interface() {
         ("DESTROY_CRASHES", Some("result"), Made::Refused),
         ("EVENT_SMALL", Some("builder"), Made::Refused),
         ("METADATA_NOT_JSON", Some("metadata"), Made::Broke),
-        // The header forbids these mistakes.
+        // The header forbids these mistakes, although the host records.
         ("CREATE_CRASHES_SECOND", Some("result"), Made::Recorded),
         ("TYPE_UNKNOWN", Some("types"), Made::Recorded),
         ("NAME_ENDLESS", Some("query"), Made::Recorded),
@@ -186,7 +189,7 @@ fn older_states_of_the_interface_are_refused_by_name() {
         assert_eq!(of_state.len(), 1, "{document:#}");
         assert!(of_state[0].1.contains("build it for state 92fa2ffc"), "{of_state:?}");
     }
-    // `plugin list` detects this, too.
+    // `plugin list` detects the older state of the interface, too.
     let mut list = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     let listed = list.args(["plugin", "list", "--format", "json"]).arg(scratch.join("state1.so"));
     let listed = json(&listed.output().expect("the program starts"));
@@ -201,7 +204,8 @@ fn the_time_of_all_questions_is_limited() {
     minimal(&file, "HANGS_LATE");
     let begun = Instant::now();
     let done = check(&file, &["--timeout", "3s", "--format", "json"]);
-    // Half a minute is the time limit of each question to the plugin.
+    // `--timeout` limits the time of all questions (the check's calls of the plugin) together.
+    // Without it, a single question may take half a minute.
     assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     assert_eq!(done.status.code(), Some(1));
     let document = json(&done);
@@ -238,8 +242,9 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
         let begun = Instant::now();
         let document = json(&check(&file, &["--timeout", "2s", "--format", "json"]));
         assert!(begun.elapsed() < Duration::from_secs(25), "{harm}: {:?}", begun.elapsed());
-        // If no time was left for a question, no finding says that the plugin hangs. On a busy
-        // machine, reading a mebibyte takes long.
+        // If the 2 seconds are over before the plugin has answered, there may be no finding,
+        // because it is not known whether the plugin hangs. A flood of answers may end in this way,
+        // too, because reading a mebibyte takes long on a busy machine.
         let what = document["findings"][0]["what"].as_str();
         let outcome = document["probes"][0]["outcome"].as_str().unwrap_or_default();
         let is_told = what.is_some_and(|what| what.starts_with(said));
@@ -281,7 +286,8 @@ fn what_a_plugin_has_forked_ends_with_the_question() {
     let scratch = Scratch::new();
     let file = scratch.join("forks.so");
     c::shared("cc", "plugins/hostile.c", &file, &["-std=gnu11", "-w", "-DHARM=FORKS"]).expect("cc");
-    // The forked process also has the pipe for answers open.
+    // The process that the plugin forked also has the pipe for answers open, so the check must not
+    // wait for the pipe's end.
     let begun = Instant::now();
     let document = json(&check(&file, &["--timeout", "120s", "--format", "json"]));
     assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
@@ -301,10 +307,11 @@ fn what_a_plugin_has_forked_ends_with_an_interrupted_command() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
             command.args(["plugin", what]).arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().expect("starts");
-            // The command, its child that calls the plugin, and the process that this child forked.
+            // The three processes are the command, its child that calls the plugin, and the process
+            // that the plugin forked.
             wait_for(3, &file);
-            // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number
-            // is its own.
+            // SAFETY: `kill` takes numbers only. Our child has not been waited for, so no other
+            // process can have its process id.
             unsafe { libc::kill(child.id() as i32, signal) };
             let status = child.wait().expect("waits");
             assert_eq!(status.signal(), Some(signal), "{what}: {status}");

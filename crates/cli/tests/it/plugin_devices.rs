@@ -1,5 +1,6 @@
 //! Tests several plugins in one recording: three builds of `tests/programs/plugins/two_devices.c`.
-//! Like plugins of different vendors, they give their devices and arrows the same numbers.
+//! Like plugins of different vendors, they use the same numbers for their devices, and for the
+//! arrows from launches to kernels.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::support::trace_processor::TraceProcessor;
 use crate::support::{Programs, counterpoint};
 
 const VENDORS: [&str; 3] = ["ares", "boreas", "ceto"];
-/// The kernels of each device, and how long each takes.
+/// The number of kernels on each device. `KERNEL_NS` is the duration of a kernel.
 const KERNELS: u64 = 50;
 const KERNEL_NS: f64 = 8000.0;
 
@@ -27,14 +28,14 @@ fn plugins(scratch: &Scratch) -> Vec<String> {
     VENDORS.iter().map(compile).collect()
 }
 
-/// Returns the standard output.
+/// Runs the program, which must succeed, and returns its standard output.
 fn said(program: &Path, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Records the plugins in a program and without a program.
+/// Records the plugins in a program and without a program. Returns the paths of both profiles.
 fn profiles(program: &Path, scratch: &Scratch, plugins: &[String]) -> [String; 2] {
     let [inside, alone] = ["in.cpt", "alone.cpt"].map(|name| scratch.join(name));
     let [inside, alone] = [inside, alone].map(|path| path.display().to_string());
@@ -69,8 +70,9 @@ fn each_plugin_has_its_own_devices() {
         let mut names = BTreeMap::new();
         for row in &on_devices {
             assert_eq!(row["calls"], KERNELS, "{profile}: {row}");
-            // A device runs one kernel at a time. Ticks of a profile's clock are not exactly as
-            // long as nanoseconds.
+            // A device runs one kernel at a time, so its total time and self time are the sum of
+            // all durations. The profile stores times in ticks of another clock, so each duration
+            // may be wrong by up to 2 ns.
             let expected = KERNELS as f64 * KERNEL_NS;
             for time in [&row["total_ns"], &row["self_ns"]] {
                 let off = (time.as_f64().unwrap() - expected).abs();
@@ -114,7 +116,7 @@ fn each_arrow_leads_from_a_launch_to_its_own_kernel() {
         for file in ["t.json", "t.pftrace"] {
             let to = scratch.join(file);
             said(&program, &["trace", "export", &profile, "-o", to.to_str().unwrap()]);
-            // Two arrows with the same number would be a fault.
+            // `timeline` fails if two arrows have the same number.
             let timeline = perfetto.timeline(&to);
             let ends = |flow: &[usize; 2]| flow.map(|end| timeline.slices[end].name.clone());
             let mut arrows: Vec<[String; 2]> = timeline.flows.iter().map(ends).collect();

@@ -29,7 +29,8 @@ fn log(file: &Path) -> [u64; 3] {
 /// The number of arrows from an op to a kernel, by the names of both.
 type Arrows = BTreeMap<[String; 2], usize>;
 
-/// Returns the arrows of the exported profile. Both formats must have the same ones.
+/// Returns the arrows of the exported profile. The traces in JSON and in Perfetto's format must
+/// have the same arrows.
 fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arrows {
     let scratch = Scratch::new();
     let both = ["t.json", "t.pftrace"].map(|name| {
@@ -41,7 +42,7 @@ fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arro
         let mut arrows = Arrows::new();
         for [from, to] in &timeline.flows {
             let [from, to] = [from, to].map(|end| &timeline.slices[*end]);
-            // Dispatches of IREE itself have no `External id`.
+            // Arrows to IREE's own dispatches, which have no `External id`, are left out.
             if to.category == "kernel" && to.args.contains_key("External id") {
                 assert_eq!(from.args["External id"], to.args["External id"], "{from:?} {to:?}");
                 assert!(from.ts <= to.ts, "{from:?} {to:?}");
@@ -59,7 +60,7 @@ fn expected(all: &[(&str, &str, usize)]) -> Arrows {
     all.iter().map(|(op, kernel, count)| ([op, kernel].map(|s| (*s).to_owned()), *count)).collect()
 }
 
-/// Returns the op, the kernel and the number of calls of each row.
+/// Returns the op, the kernel and the number of calls of each row of `report --by launch`.
 fn launched(program: &Path, profile: &Path) -> Vec<(String, String, u64)> {
     let mut report = Command::new(program);
     report.arg("report").arg(profile).args(["--by", "launch", "--format", "json"]);
@@ -107,7 +108,7 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     let to = scratch.join("log");
     for events in ["none", "page-faults:u"] {
         let recorded = iree(&program, &plugin, &to, events, &["--plugin-ids"]);
-        // The id of the call that never returned is popped, too.
+        // In mode `launch` of the host, the first call never returns. Its id is popped, too.
         assert_eq!(log(&to), [8, 8, 12]);
         let found = arrows(&program, &recorded.path(), &mut perfetto);
         let both = [("call_out", "first of call_out", 5), ("call_out", "second of call_out", 5)];
@@ -122,7 +123,7 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     let plugin = accelerator(&scratch, &["-DNO_IDS"]);
     let recorded = iree(&program, &plugin, &to, "none", &["--plugin-ids"]);
     assert_eq!(arrows(&program, &recorded.path(), &mut perfetto), Arrows::new());
-    // With a budget, not every call is recorded.
+    // With a budget, not every call is recorded, so `--plugin-ids` is refused.
     let refused = Command::new(&program)
         .args(["run", "--plugin-ids", "--budget", "2%", "--", "true"])
         .output()
@@ -130,7 +131,7 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
-/// Returns the page faults of each call.
+/// Records the program `host`, and returns the recording and the page faults of each call.
 fn faults(program: &Path, options: &[&str], host: &mut Command) -> (Recorded, Vec<String>) {
     let recorded = Recorded::run_with(program, "page-faults:u", options, host);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
@@ -141,7 +142,7 @@ fn faults(program: &Path, options: &[&str], host: &mut Command) -> (Recorded, Ve
     (recorded, faults)
 }
 
-/// The plugin's functions for ids touch new pages.
+/// The plugin's functions for ids touch new pages of memory, whose faults must not be counted.
 #[test]
 fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let Some(program) = counterpoint("plugin ids, counters") else { return };
@@ -156,7 +157,7 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
         host.env("ACCELERATOR", &plugin).env("ACCELERATOR_LOG", &to);
         host
     };
-    // The first calls of a process may load code.
+    // The first calls of a process may load code, so the test uses the median call.
     let (_, mut found) = faults(&program, &with, &mut stubs());
     found.sort();
     assert_eq!(log(&to)[..2], [23, 23]);
@@ -170,14 +171,14 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let (_, found) = faults(&program, &with, &mut hook("touch", "10"));
     assert_eq!(log(&to)[..2], [11, 11]);
     assert_eq!(found[1..], [vec!["64"], vec!["0"; 9]].concat());
-    // An exception leaves a call.
+    // `longjmp` leaves each of these calls.
     let (recorded, found) = faults(&program, &with, &mut hook("longjmp", "5"));
     assert_eq!(log(&to)[..2], [10, 10]);
     assert_eq!((found.len(), recorded.losses()["call_abandoned"]), (5, 5));
 }
 
-/// An op may last longer than the session in which plugins received its id. Then the id is not
-/// popped.
+/// An op may last longer than the session in which plugins received its id. After the session has
+/// ended, the id is not popped.
 #[test]
 fn an_id_ends_with_its_session() {
     let Some(program) = counterpoint("plugin ids, sessions") else { return };
@@ -226,7 +227,8 @@ fn a_forked_child_gives_no_ids() {
     let options = ["--plugin", plugin.to_str().expect("UTF-8"), "--plugin-ids"];
     let recorded = Recorded::run_with(&program, "none", &options, &mut host);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
-    // The child has a copy of the call, but does not pop the id.
+    // The process forks inside of a call. The child ends its copy of this call, but does not pop
+    // the call's id.
     assert_eq!(recorded.stdout(), "child: 1 0\nparent: 3 3\n");
     let linked = [("call_out".to_owned(), "k".to_owned(), 3)];
     assert_eq!(launched(&program, &recorded.path()), linked);

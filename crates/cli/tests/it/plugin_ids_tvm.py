@@ -30,7 +30,7 @@ class Model:
         c = R.call_pure_packed("test.three", b, TYPES=(R.Tensor((4,), "float32"),))
         return c
 '''
-# The name of this argument differs between versions of TVM.
+# `TYPES` stands for an argument whose name differs between versions of TVM.
 source = output + ".py"
 with open(source, "w") as file:
     types = "ty_args" if "ty_args" in inspect.signature(relax.call_pure_packed).parameters else "sinfo_args"

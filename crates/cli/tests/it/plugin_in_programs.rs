@@ -26,7 +26,7 @@ fn timed(to: &Path, flags: &[&str]) {
     c::shared("cc", "plugins/timed.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// A compiled plugin. `shown` returns its path for the option `--plugin`.
+/// A compiled plugin. `shown` returns the plugin's path for the option `--plugin`.
 struct Plugin {
     scratch: Scratch,
     file: PathBuf,
@@ -44,7 +44,8 @@ impl Plugin {
         self.file.to_str().unwrap()
     }
 
-    /// `mode` are the arguments of `plugged`.
+    /// Records the program `plugged` with this plugin. `mode` contains the arguments of the
+    /// program.
     fn run(&self, program: &Path, options: &[&str], mode: &[&str]) -> Recorded {
         let options = [&["--plugin", self.shown()], options].concat();
         Recorded::run_with(program, "none", &options, &mut plugged(mode))
@@ -97,7 +98,8 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let mut command = Command::new(iree.tool("iree-run-module"));
     command.arg(format!("--module={}", iree.module("mlp", false).display()));
     command.arg("--device=local-task").args(expected.arguments());
-    // `iree-run-module` is a script that starts the real tool.
+    // This file is a Python script that starts the real tool of the same name. With `--plugin-in`,
+    // the plugin records only in the tool.
     let options = ["--plugin", file.to_str().unwrap(), "--plugin-in", "iree-run-module"];
     let recorded = Recorded::run_with(&program, "task-clock", &options, &mut command);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
@@ -169,7 +171,8 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     assert!(done.status.success(), "{done:?}");
     let ([launch_again, kernel_again], _) = shown(&oracle.timeline(&native));
     for (json, native) in [(launch, launch_again), (kernel, kernel_again)] {
-        // The trace processor reads times of Chrome's format as doubles.
+        // The trace processor reads times of Chrome's format as doubles, which can be wrong by 1
+        // ns.
         assert!((json.ts - native.ts).abs() <= 1 && (json.dur - native.dur).abs() <= 1);
         assert_eq!((json.row, json.category), (native.row, native.category));
     }
@@ -314,7 +317,8 @@ fn one_bad_plugin_never_stops_the_others() {
     let expected = [one("good kernel", 1), one("launch it", 2), one("second kernel", 1)];
     assert_eq!(ops(&recorded), expected);
 
-    // An option takes precedence over the variable that Kineto's hosts use.
+    // The option `--plugin` takes precedence over the variable that names the plugins for Kineto's
+    // hosts.
     let mut command = plugged(&["return"]);
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", &directory);
     let recorded = Recorded::run(&program, "none", &mut command);
@@ -323,7 +327,8 @@ fn one_bad_plugin_never_stops_the_others() {
     let options = ["--plugin", only.to_str().unwrap()];
     let recorded = Recorded::run_with(&program, "none", &options, &mut command);
     assert_eq!(ops(&recorded), [one("good kernel", 1), one("launch it", 1)]);
-    // The variable may have been set for another host.
+    // Somebody may have set this variable for another host of plugins. So it is no error if its
+    // directory is missing.
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", scratch.join("nowhere"));
     let recorded = Recorded::run(&program, "none", &mut command);
     assert_eq!(recorded.output.status.code(), Some(3));
@@ -352,7 +357,7 @@ fn a_flood_of_events_is_kept_or_counted() {
     assert!(kept > 0 && recorded.stderr().contains("did not fit into --plugin-buffer"));
 }
 
-/// Waits for a condition that another process causes.
+/// Waits until `is` returns true because of what another process does. Fails after a minute.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -394,11 +399,11 @@ fn plugins_pause_continue_and_hand_over_while_the_program_runs() {
     let before = files();
     control("flush");
     wait_until("it hands over", || files() > before);
-    // The events before the kill are kept.
+    // SIGKILL ends the program; the events that the plugin had handed over before are kept.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).unwrap();
     let child: i32 = children.trim().parse().expect("one child");
-    // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
-    // not waited for.
+    // SAFETY: `kill` takes numbers only. The program still waits for its input, so `child` is its
+    // process id.
     assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
     run.wait().unwrap();
     let report = view(&program, &["report", profile]);
@@ -450,10 +455,11 @@ fn a_recording_without_a_program_pauses_at_a_signal() {
         .unwrap();
     let pid = run.id() as libc::pid_t;
     let heard = |word: &str| fs::read_to_string(&said).unwrap().contains(word);
-    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
-    // own.
+    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so no other process can
+    // have its process id.
     let tell = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    // `plugin run` installs its handlers before it starts the plugin.
+    // `plugin run` blocks these signals before it starts the plugin, so they cannot end it from now
+    // on.
     wait_until("the plugin starts", || heard("it is warm here"));
     for word in ["paused", "continued"] {
         tell(libc::SIGUSR1);
@@ -480,7 +486,8 @@ fn only_the_programs_that_are_meant_load_plugins() {
     let shell = format!("{} return; true", own.display());
     let words = ["/bin/sh", "-c", &shell];
     assert_eq!(run(&[], &words), (1, 0), "the shell only starts a program");
-    // Some versions of shells end with `_exit`, so that the plugin loses its events.
+    // Some versions of the shell end with `_exit`, and then the events of the shell's plugin are
+    // lost.
     let (calls, losses) = run(&["--plugin-in", "*"], &words);
     assert_eq!(calls + losses, 2, "the shell has loaded it, too");
     let script = format!("sed -n p /dev/null; uname >/dev/null; {} return; true", own.display());
@@ -512,7 +519,8 @@ fn what_a_plugin_logs_is_said_at_the_end() {
 fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     let Some(program) = counterpoint("conversions") else { return };
     let plugin = Plugin::new();
-    // After `counterpoint env`, no `run` converts the plugin's events.
+    // With `counterpoint env`, there is no `counterpoint run` that converts the plugin's events at
+    // the end.
     let dir = plugin.scratch.join("p.cpt");
     let profile = dir.to_str().unwrap();
     let arguments = ["env", "-e", "none", "--plugin", plugin.shown(), "-o", profile];
@@ -523,7 +531,8 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     });
     let ended = plugged(&["return"]).envs(variables).status().unwrap();
     assert_eq!(ended.code(), Some(3));
-    // An interrupted conversion leaves `plugins.tmp` without `done.json`.
+    // A conversion that is interrupted before it moves its files leaves `plugins.tmp` without
+    // `done.json`.
     fs::create_dir_all(dir.join("plugins.tmp/processes/1-1-1048576")).unwrap();
     fs::write(dir.join("plugins.tmp/processes/1-1-1048576/meta.cps"), "half").unwrap();
     let expected = || {
@@ -537,8 +546,8 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     assert!(!dir.join("plugins.tmp").exists() && !dir.join("processes/1-1-1048576").exists());
     expected();
 
-    // After an interruption while files were moved, `plugins.tmp` contains `done.json` and the
-    // other files.
+    // A conversion that is interrupted while it moves its files leaves `done.json` and the files
+    // not yet moved in `plugins.tmp`.
     let part = fs::read_dir(dir.join("processes")).unwrap().flatten();
     let part = part
         .map(|part| part.file_name())
@@ -556,14 +565,14 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     expected();
 }
 
-/// Returns a command that uses the built `libcounterpoint.so`.
+/// Returns the command `plugged_session` with the path of the built `libcounterpoint.so`.
 fn sessions(program: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("plugged_session"));
     command.arg(program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so"));
     command
 }
 
-/// Returns the run file.
+/// Prepares a session. Returns the path of its run file, with which a program begins the session.
 fn prepare(program: &Path, plugin: &Plugin, dir: &Path) -> String {
     let arguments = ["session", "prepare", "-e", "none", "--plugin", plugin.shown(), "-o"];
     let out = Command::new(program).args(arguments).arg(dir).output().unwrap();

@@ -1,6 +1,7 @@
-//! Tests plugins that were made with the SDK, in a host (`tests/programs/plugins/kineto_host.cpp`)
-//! that was written only from the published description of Kineto's plugin interface.
-//! `crates/plugin-host/tests/host.rs` tests the reverse.
+//! Tests plugins that were made with our SDK (`crates/plugin`). Their host
+//! (`tests/programs/plugins/kineto_host.cpp`) was written only from the published description of
+//! Kineto's plugin interface. `crates/plugin-host/tests/host.rs` tests our host with plugins that
+//! were made without the SDK.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,8 +11,9 @@ use testkit::{Scratch, c};
 
 use crate::support::trace_processor::TraceProcessor;
 
-/// Returns two plugins: that of `crates/plugin/examples/every_call.rs`, and `telemetry` from the
-/// folder of the built program or from Cargo's folder.
+/// Returns the files of two plugins: the example `crates/plugin/examples/every_call.rs`, and
+/// `telemetry` from the built distribution or from Cargo's output folder. Returns `None` if one of
+/// them is not built.
 fn plugins() -> Option<[PathBuf; 2]> {
     let test = std::env::current_exe().expect("a path");
     let built = test.parent()?.parent()?;
@@ -64,8 +66,8 @@ fn a_kineto_host_loads_and_records_our_plugins() {
             let found = events.iter().find(|event| is(event));
             found.unwrap_or_else(|| panic!("{compiler}: no {what}")).clone()
         };
-        // The values come from every_call.rs. This host has no extension for units, so the unit is
-        // in the name of the series.
+        // The values come from every_call.rs. This host does not have Counterpoint's extension,
+        // which has a field for units. So the SDK adds the unit to the name of the series.
         let kernel = find("kernel", &|event| event["cat"] == "kernel");
         assert_eq!(kernel["name"], "größte \"matmul\"");
         assert_eq!(

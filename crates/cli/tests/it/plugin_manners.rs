@@ -1,5 +1,5 @@
-//! Tests what a program with plugins can still do. The program is `tests/programs/manners.c`, with
-//! one mode for each subject.
+//! Tests that plugins do not disturb the program into which they are loaded. The program is
+//! `tests/programs/manners.c`. In each of its modes, it does something that plugins could disturb.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,8 @@ fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     assert!(report.contains("process memory"), "{report}");
 }
 
-/// glibc catches the signals 32 and 33 as soon as there is a second thread.
+/// glibc may catch the signals 32 and 33 once a program has a second thread, so the test does not
+/// compare these.
 #[test]
 fn a_program_with_plugins_finds_its_signals_as_they_are() {
     let Some(program) = counterpoint("plugins and signals") else { return };
@@ -100,7 +101,8 @@ fn a_program_with_plugins_finds_its_signals_as_they_are() {
     }
 }
 
-/// The bad plugin hangs, keeps its thread, or crashes at the end.
+/// The bad plugin misbehaves in one of its functions: it hangs, ends the calling thread, keeps this
+/// thread from ending, or crashes. The events of the good plugin must be kept.
 #[test]
 fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     let Some(program) = counterpoint("misbehaving plugins") else { return };
@@ -136,7 +138,8 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         let asked = format!("{what}={place}");
         command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
         let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
-        // The long limit is enough for the good plugin on a busy machine.
+        // A bad plugin that hangs uses up the whole timeout, so this timeout is short. The other
+        // one is long enough for the good plugin on a busy machine.
         let timeout = if matches!(what, "hang" | "linger") { "2s" } else { "60s" };
         let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
         let options = match call {
@@ -152,8 +155,8 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
             assert!(ops.contains(&name.to_owned()), "{asked}: {ops:?}: {said}");
         }
         if call == "flush" || asked == "linger=process" {
-            // The program may have ended before the first flush, or the plugin may have handed over
-            // its events before.
+            // A loss is not certain: the program may end before the first flush, or the plugin may
+            // hand over its events before it misbehaves.
             continue;
         }
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{asked}: {said}");
@@ -168,7 +171,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     }
 }
 
-/// Waits until `is` returns true, because of what another process does.
+/// Waits until `is` returns true because of what another process does. Fails after a minute.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -218,13 +221,14 @@ fn a_plugin_that_hangs_in_start_does_not_take_the_signals() {
     };
     wait_until("the plugin is started", in_start);
     let child = child_of(run.id()).expect("one child");
-    // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
-    // not waited for.
+    // SAFETY: `kill` takes numbers only. The program still hangs in its plugin, so `child` is its
+    // process id.
     assert_eq!(unsafe { libc::kill(child, libc::SIGTERM) }, 0);
     run.wait().unwrap();
 }
 
-/// The builder is valid in the call in which a plugin hands over its events.
+/// A plugin hands over its events through the trace builder. The trace builder is valid only during
+/// the call that passes it to the plugin.
 #[test]
 fn a_builder_after_its_call_is_refused() {
     let Some(program) = counterpoint("late builder") else { return };
@@ -259,11 +263,11 @@ fn a_signal_that_ends_the_program_loses_no_counters() {
         let files = parts.map(|part| part.path().join("plugins-0.events"));
         files.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum::<u64>()
     };
-    // The first sample must be handed over before 64 KiB are full or a second has passed.
+    // When the file of the plugin's events has more than 200 bytes, it contains the first sample.
     wait_until("the first sample is handed over", || bytes() > 200);
     let child = child_of(run.id()).expect("one child");
-    // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
-    // not waited for.
+    // SAFETY: `kill` takes numbers only. The program runs until it is killed, so `child` is its
+    // process id.
     assert_eq!(unsafe { libc::kill(child, libc::SIGTERM) }, 0);
     run.wait().unwrap();
     let report = Command::new(&program).arg("report").arg(&profile).output().unwrap();
@@ -320,7 +324,8 @@ fn root_is_told_about_plugins_that_others_can_change() {
         let said = recorded.stderr();
         assert!(said.contains("root does not load it") && said.contains("mode 777"), "{said}");
     }
-    // Root may have chosen the file on purpose: nobody else can change it.
+    // Now, apart from root, only user 65534 can change the plugin's file. Counterpoint loads it,
+    // because root may have chosen it on purpose.
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
     chown(&inside, Some(65_534), None).unwrap();
     let recorded = run(&inside);
@@ -343,7 +348,8 @@ fn a_zygote_of_chromium_has_no_plugins() {
     }
 }
 
-/// `None` if the compiled program does not work on this machine.
+/// Compiles `manners.c` with a flag. Returns `None` if the compiler fails or is missing, or if the
+/// compiled program does not work on this machine.
 fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
     let mut compiler = Command::new(c::compiler(compiler)?);
@@ -353,7 +359,8 @@ fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     (compiled.status.success() && runs()).then_some(())
 }
 
-/// A sanitizer or valgrind would also report errors of plugins.
+/// A sanitizer or valgrind would also report errors of plugins, so a program with such a checker
+/// gets no plugins.
 #[test]
 fn a_program_with_a_checker_has_no_plugins() {
     let Some(program) = counterpoint("plugins and checkers") else { return };

@@ -1,5 +1,5 @@
-//! Tests how outputs show the events of plugins. Perfetto's trace processor and pyarrow read the
-//! files.
+//! Tests how reports and exports show the events of plugins. Perfetto's trace processor and pyarrow
+//! read the exported files.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Returns a name that the program cannot contain by accident.
+/// Returns a random name, so that an output cannot contain this name by accident.
 fn random_name() -> String {
     let mut bytes = [0; 12];
     let mut random = fs::File::open("/dev/urandom").expect("Linux has it");
@@ -35,11 +35,13 @@ fn random_name() -> String {
     bytes.iter().fold("kernel_".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
-/// `tests/programs/plugins/plugin.c` has a launch of 1 µs by thread 501 of process 500, a kernel of
-/// 7.5 µs on stream 7 of device 3, and two pairs of values of a counter of device 3.
+/// Records the events of `tests/programs/plugins/plugin.c`, and returns the path of the profile.
+/// The plugin hands over a launch of 1 µs (thread 501 of process 500), a kernel of 7.5 µs (stream 7
+/// of device 3), and two events of a counter of device 3, with two values each.
 fn recorded(scratch: &Scratch, name: &str) -> String {
     let file = scratch.join("plugin.so");
-    // Perfetto leaves out events that are earlier than the trace's time zero.
+    // Perfetto leaves out events that are earlier than the trace's time zero, so the events get the
+    // present time.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let flags = [format!("-DNAME=\"{name}\""), format!("-DBASE={}LL", now.as_nanos())];
     c::shared("cc", "plugins/plugin.c", &file, &[&flags[0], &flags[1]])
@@ -129,7 +131,7 @@ for row in sorted(zip(table['op'], table['library'], table['pid'], table['tid'],
     );
 }
 
-/// Returns, for each row of a report, the fields that name it, its calls and its time.
+/// Returns the rows of a report, each with only those of its fields that are in `KEYS`.
 fn rows(arguments: &[&str]) -> Vec<Value> {
     const KEYS: [&str; 9] = [
         "op",
@@ -209,7 +211,8 @@ fn a_report_filters_by_kind_device_and_stream() {
     assert_eq!(ops(&["--device", "accelerator*"]), ["gemm"]);
     assert_eq!(ops(&["--stream", "7"]), ["gemm"]);
     assert_eq!(ops(&["--device", "3", "--stream", "stream ?", "--kind", "k*"]), ["gemm"]);
-    // The process 500 is that of the host, and not a device.
+    // No activity matches these filters. For example, 500 is the process that launched the kernel,
+    // and not a device.
     for filters in [
         &["--device", "500"][..],
         &["--stream", "501"],
@@ -240,7 +243,7 @@ fn a_full_disk_leaves_no_profile() {
     assert!(!profile.exists(), "{text}");
 }
 
-/// The test installs the plugins as `cargo xtask dist` does.
+/// The test makes the same directories for the program and its plugins as `cargo xtask dist`.
 #[test]
 fn a_plugin_that_comes_with_counterpoint_has_a_name() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Tests the times of plugins' events, also if they are not from the clock that the interface
-//! requires. The plugin is `tests/programs/plugins/two_devices.c`.
+//! Tests the times of a plugin's events: in UTC, as the plugin interface requires, and from other
+//! clocks. The plugin is `tests/programs/plugins/two_devices.c`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -29,7 +29,9 @@ fn moments(program: &Path, profile: &str, options: &[&str], column: &str) -> Vec
     lines.map(|line| line[at].parse().unwrap()).collect()
 }
 
-/// Records in a program and without a program. Returns the profiles and the messages.
+/// Records a plugin that uses `clock`, first in a program (`counterpoint run`) and then without a
+/// program (`counterpoint plugin run`). Returns the path of each profile, with the messages of its
+/// recording.
 fn recorded(program: &Path, scratch: &Scratch, clock: &str) -> [(String, String); 2] {
     let file = scratch.join(&format!("{clock}.so"));
     let flags = ["-std=gnu11".to_owned(), format!("-DCLOCK={clock}")];
@@ -56,7 +58,8 @@ fn every_export_is_on_the_monotonic_clock_or_in_utc() {
     let scratch = Scratch::new();
     let before = now();
     let profiles = recorded(&program, &scratch, "CLOCK_REALTIME");
-    // The plugin's last events are 2 ms after its start.
+    // The times of the plugin's last events are 2 ms after its start. They may be later than the
+    // end of the recording.
     let after = now().map(|ns| ns + 10_000_000);
     for (profile, said) in profiles {
         assert!(!said.contains("gave"), "{said}");
@@ -66,7 +69,8 @@ fn every_export_is_on_the_monotonic_clock_or_in_utc() {
             let utc = moments(&program, &profile, &utc, &format!("{column}_unix_ns"));
             assert_eq!((monotonic.len(), utc.len()), (count, count), "{profile}: {what}");
             for (monotonic, utc) in monotonic.into_iter().zip(utc) {
-                // UTC is adjusted by far less than a millisecond.
+                // While the test runs, UTC drifts from CLOCK_MONOTONIC by far less than a
+                // millisecond.
                 let within = |at: usize, ns: i64| before[at] - 1_000_000 <= ns && ns <= after[at];
                 assert!(
                     within(0, monotonic),
@@ -99,8 +103,9 @@ fn times_of_an_unknown_clock_are_placed_in_the_recording_and_named() {
     let Some(program) = counterpoint("a plugin with an unknown clock") else { return };
     let scratch = Scratch::new();
     let before = now();
-    // The plugin uses the processor time of its process. It is near CLOCK_MONOTONIC in the first
-    // minutes after the machine was started.
+    // The plugin gives times of a clock that Counterpoint does not know: the processor time of its
+    // process. In the first minutes after the machine was started, Counterpoint would take them for
+    // times of CLOCK_MONOTONIC.
     if before[0] < 300_000_000_000 {
         return testkit::skip("an unknown clock", "the machine was started just now");
     }

@@ -1,5 +1,5 @@
-//! Tests programs into which the recorder's library cannot be preloaded. Each kind of such programs
-//! is a loss with its own name.
+//! Tests programs into which the recorder's library cannot be preloaded. Each start of such a
+//! program counts as a loss, whose name says why the library cannot be preloaded.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,30 +10,31 @@ use std::sync::OnceLock;
 
 use crate::support::{Programs, Recorded, counterpoint, plain, skip};
 
-/// These programs are compiled once.
+/// Programs of each kind, which are compiled once.
 struct Kinds {
     starter: PathBuf,
     /// A program for the system's glibc.
     dynamic: PathBuf,
     fixed: PathBuf,
-    /// The dynamic linker, `linker.c`, refuses to run with our library.
+    /// A program whose dynamic linker (`linker.c`) refuses to run with our library.
     other_libc: PathBuf,
-    /// The linker says that it is from glibc 2.12.
+    /// A program whose dynamic linker and C library have symbol versions up to `GLIBC_2.12`.
     old_glibc: PathBuf,
-    /// The linker says that it is from glibc 2.17. Our library is preloaded into such programs, so
-    /// this program fails to start.
+    /// A program whose dynamic linker and C library have symbol versions up to `GLIBC_2.17`.
+    /// Counterpoint preloads its library into programs for this version. So this program fails to
+    /// start, because `linker.c` refuses the library.
     newer_glibc: PathBuf,
-    /// The version is in the linker's file name.
+    /// A program whose dynamic linker has the version in its file name (`ld-2.12.so`).
     old_by_name: PathBuf,
-    /// `None` if the compiler or the kernel does not support 32-bit programs.
+    /// A 32-bit program. `None` if the compiler or the kernel does not support such programs.
     narrow: Option<PathBuf>,
-    /// `None` if musl's compiler is not installed.
+    /// A program for musl. `None` if musl's compiler is not installed.
     musl: Option<PathBuf>,
-    /// The interpreter of this script is a script whose interpreter is `other_libc`.
+    /// A script whose interpreter is another script, and that script's interpreter is `other_libc`.
     script: PathBuf,
     /// A script without `#!`.
     bare_script: PathBuf,
-    /// This library is preloaded together with our library.
+    /// A library that is preloaded together with our library.
     other_library: PathBuf,
     directory: testkit::Scratch,
 }
@@ -42,7 +43,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(name)
 }
 
-/// On failure, returns the compiler's message.
+/// Compiles a program. On failure, returns the compiler's message.
 fn compile(compiler: &str, flags: &[&str], from: &Path, to: &Path) -> Result<(), String> {
     let mut cc = Command::new(compiler);
     let output = cc.args(["-O1", "-Wall", "-o"]).arg(to).arg(from).args(flags).output();
@@ -76,7 +77,8 @@ impl Kinds {
         fs::write(&empty, "int nothing_at_all;\n").unwrap();
         compile("cc", &["-shared", "-fPIC"], &empty, &at("other.so")).unwrap();
 
-        // Our library recognises a dynamic linker by its symbols.
+        // Counterpoint recognises glibc's dynamic linker by its symbol versions. The dynamic linker
+        // that is made here has none.
         let plain = [freestanding.as_slice(), &["-static"]].concat();
         cc(&plain, "linker.c", &at("ld-any.so.1"));
         let with_linker = |linker: &Path, to: &Path| {
@@ -97,7 +99,7 @@ impl Kinds {
                 let flags = ["-shared", "-fPIC", "-nostdlib", &flag];
                 compile("cc", &flags, &empty, &directory.join("libc.so.6")).unwrap();
             }
-            // Linux distributions have such a link, too.
+            // In many Linux distributions, the path of the dynamic linker is a symbolic link, too.
             let link = directory.join("link");
             fs::create_dir(&link).unwrap();
             let link = link.join("ld-linux-x86-64.so.2");
@@ -150,7 +152,8 @@ fn text(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a command with and without Counterpoint. There must be no difference.
+/// Runs a command with and without Counterpoint. The exit code and the standard output must be the
+/// same.
 fn same(program: &Path, command: &mut Command, what: &str) -> Recorded {
     let recorded = Recorded::run(program, "none", command);
     let bare = plain(command, recorded.directory.path());
@@ -167,7 +170,7 @@ const WAYS: &[&str] = &[
     "spawn", "spawnp",
 ];
 
-/// A program that refuses our library starts, and is counted as one loss.
+/// A program whose dynamic linker refuses our library starts without it, and counts as one loss.
 #[test]
 fn every_way_to_start_a_program() {
     let Some(program) = counterpoint("ways") else { return };
@@ -213,7 +216,8 @@ fn each_kind_has_its_name() {
         let recorded = same(&program, alone.args(["a", "b"]), &what);
         assert_eq!(recorded.losses(), expected, "{what} by itself");
     }
-    // This shows that the test can fail: our library is preloaded for this glibc.
+    // This shows that the cases above can fail: our library is preloaded into this program, which
+    // therefore does not start.
     let recorded = Recorded::run(&program, "none", &mut Command::new(&kinds.newer_glibc));
     assert_eq!(recorded.output.status.code(), Some(127));
     assert_eq!(recorded.losses(), lost("", 0));
@@ -252,7 +256,7 @@ fn failures_are_the_same() {
             }
         }
     }
-    // The C library searches the program in PATH.
+    // With these functions, the C library searches for the program in PATH.
     let path = format!("/nowhere:{}:/usr/bin:/bin", kinds.directory.path().display());
     for (way, name) in
         [("execvp", "other_libc"), ("spawnp", "other_libc"), ("execlp", "no_program")]
@@ -307,7 +311,7 @@ fn more_rights_than_the_user() {
         return skip("rights", "only root can make a set-user-id program of another user");
     }
     let kinds = Kinds::get();
-    // The file must be on a file system that allows set-user-id.
+    // The copies of the program must be on a file system that allows set-user-id programs.
     let scratch = testkit::Scratch::new();
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

@@ -1,4 +1,5 @@
-//! Tests with real processes the defaults and the stated cost of recording.
+//! Tests, with real processes, the default counters and what reports say about the cost of
+//! recording.
 
 use std::process::Command;
 
@@ -13,7 +14,8 @@ fn host(arguments: &str) -> Command {
     command
 }
 
-/// Returns the profile's directory, and the report as JSON and as text.
+/// Records a program without the option `-e`. Returns the directory that contains the profile, and
+/// the report as JSON and as text.
 fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratch, Value, String) {
     let directory = testkit::Scratch::new();
     let mut run = Command::new(program);
@@ -57,7 +59,7 @@ fn timing_only_and_what_threads_used() {
     assert!((5_000.0..5_100.0).contains(&faults), "{used}");
     assert!(number("cpu_ns") > 0.0 && number("of_ns") > 0.0, "{used}");
     assert!(number("of_ns") >= thread["dispatch_ns"].as_f64().unwrap(), "{thread}");
-    // There is one thread.
+    // The process has only this thread, so the process has used as much as the thread.
     assert_eq!(report["processes"][0]["usage"], *used);
     assert!(text.contains("minor faults") && text.contains("voluntary switches"), "{text}");
     assert!(text.contains("in 1 thread since its first call"), "{text}");
@@ -89,7 +91,8 @@ fn every_part_of_the_cost_is_reported() {
     }
     assert_eq!(probe["of_program"]["value"], probe["slowdown"]);
     assert!(probe["run_cpu_ns"].as_f64().unwrap() > 0.0, "{probe}");
-    // The calls do nothing, so recording them costs much more than 5 %.
+    // The calls do nothing, so recording them costs much more than 5 % of the program's processor
+    // time. Above 5 %, the report suggests a budget.
     let text = Command::new(&program).arg("report").arg(recorded.path()).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     let head = text.split("\n\n").next().unwrap();
@@ -104,7 +107,7 @@ fn every_part_of_the_cost_is_reported() {
     let median = empty["counters"][0].as_f64().unwrap();
     let range = &empty["counter_ranges"][0];
     assert!(range[0].as_f64().unwrap() <= median && median <= range[1].as_f64().unwrap());
-    // The CPU time of calls that do nothing is that of recording.
+    // The calls do nothing, so their CPU time is mostly that of recording them.
     let row = &report["rows"][0];
     assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
     let rest = &row["counters"][0]["intervals"]["per_call"];
@@ -130,7 +133,8 @@ fn a_process_that_dies() {
     let report = recorded.report(&[]);
     assert!(report["total"]["calls"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["threads"][0]["usage"], Value::Null);
-    // 100,000 calls fill several pages.
+    // The records of 100,000 calls fill several pages. Each page begins with the thread's usage so
+    // far, so the usage before the last page is known.
     let recorded = Recorded::run(&program, "none", &mut host("abort 100000"));
     let report = recorded.report(&[]);
     let thread = &report["threads"][0];
@@ -138,8 +142,9 @@ fn a_process_that_dies() {
     assert!(of > 0.0 && of < thread["wall_ns"].as_f64().unwrap(), "{thread}");
 }
 
-/// Some brackets (the readings around a call) are timed, around real and around empty calls. The
-/// time that a hook reports is a part of the start's cost.
+/// Counterpoint times some of its brackets (the readings around a call), both around real and
+/// around empty calls. The time that a hook reports for loading its code is a part of the cost of
+/// the program's start.
 #[test]
 fn brackets_are_timed_and_what_others_used_is_counted() {
     let Some(program) = counterpoint("timed brackets") else { return };

@@ -13,8 +13,8 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// A mode, the sorted numbers of calls of its processes, and the losses. `None` accepts any number
-/// above 0.
+/// A mode of a test program, the expected numbers of calls of its processes in ascending order, and
+/// the expected losses. If the number of a loss is `None`, any number above 0 is accepted.
 type Case = (&'static str, &'static [u64], &'static [(&'static str, Option<u64>)]);
 
 const CASES: &[Case] = &[
@@ -75,7 +75,8 @@ fn exceptions_pass_through() {
     }
 }
 
-/// Some of these programs end without glibc.
+/// Some of these threads and processes start by a bare system call. Other threads end inside a call
+/// or after the main thread.
 #[test]
 fn threads_and_processes_that_glibc_did_not_make() {
     let Some(program) = counterpoint("lives") else { return };
@@ -100,8 +101,9 @@ fn threads_and_processes_that_glibc_did_not_make() {
     }
 }
 
-/// A task that shares its creator's thread-local storage would read its creator's counters, which
-/// do not count what the task does. Therefore its counts are missing, and not 0.
+/// A task (thread or process) that shares its creator's thread-local storage would read its
+/// creator's counters, which do not count what the task does. Therefore its counts are missing, and
+/// not 0.
 #[test]
 fn a_task_that_shares_its_creators_storage_has_no_counts() {
     let Some(program) = counterpoint("shared storage") else { return };
@@ -121,7 +123,7 @@ fn a_task_that_shares_its_creators_storage_has_no_counts() {
     }
 }
 
-/// If a signal handler makes a call while the recorder runs, this call is a loss.
+/// If a signal handler interrupts the recorder and makes a call, this call is a loss.
 #[test]
 fn a_signal_handler_may_call() {
     let Some(program) = counterpoint("signal") else { return };
@@ -153,7 +155,8 @@ fn both_versions_of_the_interface_are_read() {
         assert_eq!(found.exports[1].constants, 1);
         assert_eq!(found.exports[1].tag, "pages");
         assert_eq!(found.exports[3].local_memory_pages, 3);
-        // The source path in the first library does not end with a null byte.
+        // The source path in the first library does not end with a null byte, so the recorder must
+        // use its length.
         let sources: Vec<_> =
             found.exports.iter().map(|e| (e.source_path.as_str(), e.source_line)).collect();
         assert_eq!(sources, [10, 20, 30, 40].map(|line| ("test.mlir", line)));
@@ -209,8 +212,8 @@ fn page_faults_are_the_programs_own() {
     for mode in ["calls 20000", "threads 8 2000", "fork-no-faults 50", "writeback 500"] {
         let mut command = host(mode);
         // After a fork and a switch of CPUs, the kernel writes into the thread's restartable
-        // sequence area, in a page of glibc. The resulting fault is the program's, and was seen in
-        // one of some thousand calls.
+        // sequence area, in a page of glibc. The resulting page fault, which was seen in one of
+        // some thousand calls, is not the recorder's. So the test switches this area off.
         command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         let recorded = Recorded::run(&program, "page-faults,minor-faults", &mut command);
         let report = recorded.report(&[]);
@@ -234,8 +237,8 @@ fn five_counters_at_once_are_each_right() {
         assert_eq!(number(call, "major-faults:u"), 0.0);
         assert_eq!(call["group0_enabled_ns"], call["group0_running_ns"]);
     }
-    // On a busy machine, these clocks count less than the wall time. A virtual machine may lose its
-    // processor during a call, so the test uses the median call.
+    // On a busy machine, `task-clock` and `cpu-clock` count less than the wall time. A virtual
+    // machine may lose its processor during a call, so the test uses the median call.
     let middle = |of: &dyn Fn(&BTreeMap<String, String>) -> f64| {
         let mut values: Vec<f64> = calls.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -249,7 +252,8 @@ fn five_counters_at_once_are_each_right() {
     }
 }
 
-/// The start of a call adds 5 and its end adds 7.
+/// The reading at the start of a call adds 5 to the counter, and the reading at its end adds 7. So
+/// the two readings of a call differ by 7.
 #[test]
 fn simulated_counters_go_all_the_way() {
     let Some(program) = counterpoint("simulated") else { return };
@@ -280,7 +284,7 @@ fn filters_do_not_affect_other_functions() {
     assert_eq!(profile.calls(), 2);
 }
 
-/// The program is started without `run`.
+/// The program is started without `run`, with the variables that `counterpoint env` prints.
 #[test]
 fn variables_set_by_hand_record_too() {
     let Some(program) = counterpoint("env") else { return };
@@ -331,7 +335,7 @@ fn dispositions_and_closed_streams_are_passed_on() {
         // The program prints which signals it blocks, ignores and catches.
         "trap '' USR1 TERM; $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         "env --block-signal=USR2,HUP $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
-        // `execvp` runs a script without an interpreter line with a shell.
+        // If a script has no interpreter line, `execvp` runs it with a shell.
         "echo 'echo \"plain $1\"' > plain; chmod +x plain; $RUN ./plain word",
     ] {
         let run = format!("'{}' run -e none -o p.cpt --", program.display());
@@ -346,8 +350,9 @@ fn dispositions_and_closed_streams_are_passed_on() {
     }
 }
 
-/// `watch` names the processes whose end ends the recording. If `run` is killed, other commands
-/// need `watch`, so it must contain the program from the first instruction on.
+/// The manifest's field `watch` names the processes whose end ends the recording. If `run` is
+/// killed, other commands use `watch` to find out whether the recording is over. So `watch` must
+/// contain the program before the program's first instruction.
 #[test]
 fn the_program_finds_itself_in_the_manifest() {
     let Some(program) = counterpoint("watched") else { return };
@@ -422,8 +427,8 @@ fn signals_pass_through() {
     let mut out = std::io::BufReader::new(run.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
-    // own.
+    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so no other process can
+    // have its process id.
     unsafe { libc::kill(run.id() as i32, libc::SIGTERM) };
     std::io::Read::read_to_string(&mut out, &mut line).unwrap();
     assert_eq!(line, "ready\ngot it\n");

@@ -1,8 +1,9 @@
 //! Tests programs of many kinds, with and without `counterpoint run`. Programs that this machine
 //! does not have are skipped with a message.
 //!
-//! The test prints its list of programs: what each one is, how it ended, and what could not be
-//! recorded. `cargo nextest run --success-output=final programs_alike` shows the list.
+//! The test prints a list. For each program and each way to record, it says whether anything
+//! differed, how the program ended, and what could not be recorded. The command
+//! `cargo nextest run --success-output=final programs_alike` shows the list.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -16,17 +17,18 @@ use crate::support::{counterpoint, skip};
 struct Program {
     name: &'static str,
     needs: Vec<&'static str>,
-    /// The command line, for `sh -c` if it is not plain ([`words`]). `@/` stands for the directory
-    /// of the programs that were compiled for this test, and a name with `@` for an installed file.
+    /// The command line, which `sh -c` runs if it is not plain ([`words`]). `@/` stands for the
+    /// directory of the programs that were compiled for this test, and a name that begins with `@`
+    /// for an installed file.
     line: &'static str,
 }
 
-/// Returns the programs of the list. Each one is started in a new directory with a file `words` of
-/// 1,000 lines.
+/// Returns the programs that `programs_alike.txt` lists. Each program is started in a new directory
+/// with a file `words` of 1,000 lines.
 fn programs() -> Vec<Program> {
     let text = include_str!("programs_alike.txt");
     let blocks = text.split("\n\n").map(|block| {
-        // Lines before the program's name are comments.
+        // Lines before the program's name that begin with `#` are comments.
         let lines = block.split_inclusive('\n').take_while(|line| line.starts_with('#'));
         block[lines.map(str::len).sum()..].trim_end()
     });
@@ -41,14 +43,15 @@ fn programs() -> Vec<Program> {
 /// This name stands for a clang of any version.
 const CLANG: &str = "@clang";
 
-/// These allocators are preloaded. The key is the name in the list.
+/// The allocators that some command lines of `programs_alike.txt` preload. Each entry has the
+/// allocator's name in these command lines, and the possible names of its file.
 const ALLOCATORS: &[(&str, &[&str])] = &[
     ("@jemalloc", &["libjemalloc.so.2"]),
     ("@tcmalloc", &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"]),
     ("@mimalloc", &["libmimalloc.so.2", "libmimalloc.so.2.0"]),
 ];
 
-/// The names, compilers and flags for `kinds.c`.
+/// The programs that are compiled from `kinds.c`, with their compilers and flags.
 const BUILDS: &[(&str, &str, &[&str])] = &[
     ("kinds", "cc", &["-O1", "-g", "-fPIE", "-pie"]),
     ("fixed", "cc", &["-O1", "-no-pie", "-fno-pie"]),
@@ -77,7 +80,8 @@ fn directory_of_libraries() -> Vec<PathBuf> {
         .to_vec()
 }
 
-/// Compiles the programs of [`BUILDS`]. Those that cannot be compiled are skipped later.
+/// Compiles the programs of [`BUILDS`] and two programs in Go. Those that cannot be compiled are
+/// skipped later.
 fn build(directory: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/kinds.c");
     for (name, compiler, flags) in BUILDS {
@@ -112,7 +116,7 @@ fn is_there(need: &str, built: &Path) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(need).is_file())
 }
 
-/// Returns the file that a name with `@` in the list stands for.
+/// Returns the installed file for which a name such as `@jemalloc` stands.
 fn found(name: &str) -> Option<PathBuf> {
     if name == CLANG {
         return testkit::c::compiler("clang");
@@ -150,7 +154,7 @@ fn run(command: &mut Command, scratch: &Path) -> Output {
     fs::write(place.join("words"), words).unwrap();
     command.current_dir(&place).stdin(Stdio::null());
     command.env("HOME", &place).env("TMPDIR", &place).env("LC_ALL", "C");
-    // Rust's tools find their compilers below `HOME`.
+    // By default, Rust's tools look for their compilers below `HOME`, which has just been changed.
     for (name, below) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
         if let Some(home) = std::env::var_os("HOME").filter(|_| std::env::var_os(name).is_none()) {
             command.env(name, Path::new(&home).join(below));
@@ -173,7 +177,7 @@ const WAYS: &[&[&str]] = &[
     &["-e", "none", "--plugin", "telemetry"],
 ];
 
-/// Two threads share the list, because most programs mainly wait.
+/// Two programs run at a time, because most of them mainly wait.
 #[test]
 fn programs_of_every_kind_run_as_without_us() {
     let Some(counterpoint) = counterpoint("programs of every kind") else { return };
@@ -207,7 +211,8 @@ fn programs_of_every_kind_run_as_without_us() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
 
-/// Returns a text for each way to record in which the result differs.
+/// Runs a program without Counterpoint, and with it in each of [`WAYS`]. Returns a text for each
+/// way that changes the result.
 fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) -> Vec<String> {
     let bare = run(Command::new(&words[0]).args(&words[1..]), place);
     let mut differ = Vec::new();
@@ -230,7 +235,8 @@ fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) 
     differ
 }
 
-/// Returns what the program itself wrote to stderr: `counterpoint run` adds lines at the end.
+/// Returns what the program itself wrote to stderr, without the lines that `counterpoint run` adds
+/// at the end.
 fn theirs(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr).into_owned();
     let mut lines: Vec<&str> = text.lines().collect();

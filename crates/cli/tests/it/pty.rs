@@ -22,17 +22,18 @@ pub fn open(columns: u16) -> (File, OwnedFd) {
 /// about progress are left out, because they appear only on a slow machine.
 pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     let (mut ours, theirs) = open(columns);
-    // Nobody is there to use the pager.
+    // By default, no pager is used, because nobody would end it.
     if !command.get_envs().any(|(name, _)| name == "COUNTERPOINT_PAGER") {
         command.env("COUNTERPOINT_PAGER", "");
     }
-    // The program may only have its own end of the terminal open.
+    // The program must not inherit the test's end of the terminal.
     //
     // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // `command` would keep the terminal's descriptors open.
+    // `command` must not keep the program's end of the terminal open, because then the loop below
+    // would not end.
     command.stdin(std::process::Stdio::null());
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut bytes = Vec::new();

@@ -46,7 +46,7 @@ pub fn rows(output: &Output) -> Vec<Vec<String>> {
     text.lines().skip(1).map(line).collect()
 }
 
-/// `size` is the number of ranks of the run.
+/// Adds the profile of a rank to the dataset. `size` is the number of ranks of the run.
 pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u32) {
     let (_scratch, path) = script.written();
     let options = Options {
@@ -80,8 +80,9 @@ pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     script
 }
 
-/// Runs the kept queries in DuckDB, with the settings that docs/datasets.md recommends. Floats must
-/// agree up to the last digits.
+/// A Python script that runs the kept queries in DuckDB, with the views and macros that
+/// docs/datasets.md recommends. Their results must equal those of Counterpoint; only the last
+/// digits of floats may differ.
 const JUDGE: &str = r#"
 import csv, duckdb, glob, math, sys
 dataset, queries, *answers = sys.argv[1:]
@@ -159,22 +160,22 @@ fn kept_queries_are_the_same_with_any_number_of_threads_and_in_duckdb() {
     let done = judge.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(done.stdout, b"judged 12\n");
-    // Even ranks have only the first counter, and odd ranks only the second one.
+    // Even ranks have only the counter `cycles:u`, and odd ranks only `cache-misses:u`.
     let sql = "SELECT rank % 2 AS odd, count(*) AS n, count(\"cycles:u\") AS c, \
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&ask(&engine, &dataset, &[sql, "--format", "csv"]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
 }
 
-/// Adds ranks whose sums need more than 64 bits, and whose sums of squares have more than 38
-/// digits.
+/// Adds 16 ranks with one value of a counter each. The sum of these values needs more than 64 bits,
+/// and the sum of their squares has more than 38 digits.
 pub fn add_huge_sums(dataset: &Path) {
     for number in 0..16 {
         let mut script = ProfileScript::monotonic();
         script.counter("bytes", 0);
         let process = script.process(1);
         process.library("m", &["f"]);
-        // The sum is 16 · 2⁵⁹ ns = 2⁶³ ns.
+        // The durations in the 16 ranks add up to 2⁶³ ns, more than an `i64` can hold.
         let call = CallScript::new(0, 1, 1 << 59).group(1, &[9_000_000_000_000_000_000]);
         process.thread("main").call(call);
         add(dataset, &script, "r", number, 16);
@@ -230,7 +231,7 @@ fn what_is_incomplete_is_named_in_each_answer() {
         "{said}"
     );
     assert_eq!(said.lines().count(), 2, "{said}");
-    // The result must be an error or a missing rank, and no panic.
+    // A damaged file must lead to an error or a missing rank, and not to a panic.
     let at_end = bytes.len() - 8;
     for place in [4..60, at_end - 300..at_end] {
         let mut other = bytes.clone();
@@ -349,7 +350,8 @@ fn a_query_reads_and_has_limits() {
     assert_eq!(String::from_utf8(json.stdout).unwrap(), "{\"a\":1,\"b\":\"x\\\"\",\"c\":null}\n");
 }
 
-/// The query would take years. Returns what a terminal receives within the time `least`.
+/// Runs a query that would take years. Kills it after the time `least`, and returns what its
+/// terminal has received.
 fn shown_meanwhile(engine: &Path, dataset: &Path, options: &[&str], least: Duration) -> String {
     let (mut ours, theirs) = pty::open(80);
     // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.

@@ -52,8 +52,8 @@ impl Server {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: `kill` takes numbers only. The process is a child that nobody has waited for, so
-        // the number is its own.
+        // SAFETY: `kill` takes numbers only. Nobody has waited for this child, so no other process
+        // can have its process id.
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 }
@@ -65,7 +65,7 @@ impl Drop for Server {
     }
 }
 
-/// The folders of the executors are in `scratch`.
+/// A scheduler with its executors, whose folders are in `scratch`.
 struct Cluster<'a> {
     engine: &'a Path,
     scratch: &'a Scratch,
@@ -141,7 +141,8 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     };
     same(&cluster, "with two executors");
     assert!(cluster.executors.iter().all(|(_, dir)| has_files(dir)), "both have worked");
-    // Each query needs results or tasks of the executor that is killed.
+    // While each of these queries runs, the test kills an executor whose results or tasks the query
+    // needs.
     for name in ["quantiles", "slow-ops"] {
         let (victim, dir) = cluster.executors.pop().unwrap();
         let alone = &alone[KEPT.iter().position(|kept| *kept == name).unwrap()];
@@ -154,7 +155,8 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     same(&cluster, "with one executor");
 }
 
-/// Asks a query, and kills an executor after it has begun to write results of this query.
+/// Starts the kept query `name`, and kills the executor `victim` when the executor has begun to
+/// write results of this query.
 fn killed_in_the_middle(
     cluster: &Cluster,
     dataset: &Path,
@@ -169,7 +171,7 @@ fn killed_in_the_middle(
             fs::remove_dir_all(entry.unwrap().path()).unwrap();
         }
         let mut command = Command::new(cluster.engine);
-        // One executor cannot run all parts at the same time.
+        // The query has more tasks than one executor (with 2 threads) can run at the same time.
         command.args(["--kept", name, "--format", "csv", "--threads", "16"]);
         command
             .args(["--engine", &url, "--dataset"])
@@ -214,8 +216,8 @@ fn a_result_that_is_lost_before_it_is_read_is_made_again() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let signal = |signal| {
-        // SAFETY: `kill` takes numbers only. The process is a child that nobody has waited for, so
-        // the number is its own.
+        // SAFETY: `kill` takes numbers only. Nobody has waited for this child, so no other process
+        // can have its process id.
         assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), signal) }, 0);
     };
     // The executor that has the result must be gone before the asking process notices the result.
@@ -236,8 +238,8 @@ fn who_is_stopped_stops_the_cluster() {
     let dataset = ranks(&scratch);
     let mut cluster = Cluster::new(&engine, &scratch, 1);
     let url = cluster.url();
-    // The join has 1,600⁴ combinations. (DataFusion does not notice that a `CROSS JOIN` is to be
-    // stopped.)
+    // The join has 1,600⁴ combinations, so it still runs when the test stops it. The query does not
+    // use `CROSS JOIN`, because DataFusion does not notice that such a join is to be stopped.
     let sql = "SELECT count(*) FROM calls a JOIN calls b ON a.process = b.process \
                JOIN calls c ON c.process = b.process JOIN calls d ON d.process = c.process";
     let mut command = Command::new(&engine);
@@ -251,8 +253,8 @@ fn who_is_stopped_stops_the_cluster() {
     }
     std::thread::sleep(Duration::from_secs(1));
     assert!(asking.try_wait().unwrap().is_none());
-    // SAFETY: `kill` takes numbers only. The process is a child that nobody has waited for, so the
-    // number is its own.
+    // SAFETY: `kill` takes numbers only. Nobody has waited for this child, so no other process can
+    // have its process id.
     assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), libc::SIGINT) }, 0);
     let done = asking.wait_with_output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
@@ -276,7 +278,7 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&cluster.ask(&dataset, &[sql]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
-    // The planner knows that some parts have no rows.
+    // For some of these queries, the planner knows in advance that a part of the query has no rows.
     let queries = [
         "SELECT run, rank, part, op, known, sum(calls) AS n FROM stats GROUP BY run, rank, part, op, known \
          ORDER BY run, rank, part, op",

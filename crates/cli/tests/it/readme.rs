@@ -1,9 +1,9 @@
 //! Tests that the outputs in README.md are those that the commands print.
 //!
-//! Real recordings are in `fixtures/readme` (`record.sh` makes them). If a block of README.md
-//! follows a comment `<!-- shows: NAME -->`, its last command is about `NAME.cpt`, and its output
-//! is compared. `UPDATE_GOLDEN=1` writes the new output into the page; `cargo xtask pictures` does
-//! that.
+//! Real recordings are in `fixtures/readme` (`record.sh` makes them). Some blocks of commands in
+//! README.md stand after a comment `<!-- shows: NAME -->`. The last command of such a block reads
+//! `NAME.cpt`, and the test compares the output of this command. With `UPDATE_GOLDEN=1`, which
+//! `cargo xtask pictures` sets, the test writes the new outputs into README.md.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -77,7 +77,8 @@ fn rows(text: &str) -> usize {
     text.lines().map(|line| line.chars().count().div_ceil(80).max(1)).sum()
 }
 
-/// One command shows what Counterpoint does, and one tests it.
+/// The first block of README.md has one command that shows what Counterpoint does, and one that
+/// tests it.
 #[test]
 fn the_first_screen_has_a_picture_and_two_commands() {
     let page = std::fs::read_to_string(root().join("README.md")).unwrap();
@@ -90,7 +91,7 @@ fn the_first_screen_has_a_picture_and_two_commands() {
     assert!(after.trim_start().starts_with("## "), "the commands end the first screen");
     assert!(rows(before) + rows(block) < 35, "{} rows", rows(before) + rows(block));
     assert!(block.lines().all(|line| line.chars().count() <= 80), "{block}");
-    // The promise of hardware counters also says on what they have been tested.
+    // Where README.md promises hardware counters, it must also say on what they have been tested.
     let promise = page.split("\n\n").find(|part| part.contains("count")).unwrap();
     assert!(promise.contains("hardware counter") && promise.contains("has been tested only"));
 }

@@ -6,7 +6,8 @@ use profile::{Manifest, Origin, ProcessId, State, boot_id};
 use testkit::make::pool_path;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
-/// The process ended long ago. Its two threads have 2 calls each that were not written to a file.
+/// Returns an unfinished profile whose process no longer exists. Each of the process's two threads
+/// has 2 calls that were not yet written to a file.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -56,7 +57,8 @@ fn a_recording_of_env_stays_open_unless_it_is_closed() {
     assert!(!pool_path(&dir).exists());
 }
 
-/// The process that `run` watches is alive, but may not have recorded anything yet.
+/// The recorded process has ended. But a recording is not over while a process in the manifest's
+/// `watch` (here the test itself) is alive.
 #[test]
 fn a_running_recording_is_not_closed() {
     let mut script = crashed();

@@ -112,7 +112,7 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(softmax["total_ns"], 699_950.0);
     assert_eq!(softmax["share"], 699_950.0 / 1_000_375.0);
     assert_eq!(softmax["p50_ns"], 349_975.0);
-    // 100,000 + 0.99 · 500,000, minus 25 for half of an empty call.
+    // This is 100,000 + 0.99 · 500,000, minus 25 for half of an empty call.
     assert_eq!(softmax["p99_ns"], 594_975.0);
     let faults = json!({"name": "page-faults", "total": null, "per_call": null, "calls": 0,
                         "empty_share": null});
@@ -120,7 +120,7 @@ fn the_numbers_equal_those_on_paper() {
         softmax["counters"][0], faults,
         "a counter that was not read or was multiplexed is missing, not zero"
     );
-    // An empty call reads 40 and takes 50 ns.
+    // An empty call counts 40 of `task-clock`, and takes 50 ns.
     let clock = json!({"name": "task-clock", "total": 589_920.0, "per_call": 294_960.0, "calls": 2,
                        "empty_share": 80.0 / 590_000.0});
     assert_eq!(softmax["empty_share"], 50.0 / 700_000.0);
@@ -135,8 +135,9 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(matmul["counters"][0]["total"], 12);
     assert_eq!(rows[2]["counters"][0]["total"], 0, "it was read, and nothing happened");
 
-    // `main` spent 300,000 in calls, of which the recorder took 50. It was on a CPU for 400,000. So
-    // between calls, it was off the CPU for 700,000 − 100,000.
+    // `main` spent 300,000 ns in calls, of which the recorder took 50 ns. It was on a CPU for
+    // 400,000 ns: for 300,000 ns in calls, and for 100,000 ns between calls. So of the 700,000 ns
+    // between calls, it was off the CPU for 600,000 ns.
     let main = &report["threads"][0];
     assert_eq!(main["wall_ns"], 1_000_000.0);
     assert_eq!(main["dispatch_ns"], 299_950.0);
@@ -222,12 +223,13 @@ fn partly_counted_and_partly_calibrated() {
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("partly", 0, &["report", dir]);
     let report = golden.json(&["report", dir, "--format", "json"]);
-    // Two of 8 calls have no counters. The others cost 200 ns each.
+    // Two of 8 calls have no counters, so the cost of recording them is not known. Recording each
+    // of the other six calls costs 200 ns.
     assert_eq!((&report["probe"]["calls"], &report["probe"]["of_calls"]), (&json!(6), &json!(8)));
     assert_eq!(report["probe"]["total_ns"], 1_200.0);
 }
 
-/// A file or pipe gets all columns.
+/// If the output is a file or pipe, it has all columns.
 #[test]
 fn output_fits_the_width() {
     let (_scratch, dir) = mlp().written();
@@ -250,7 +252,7 @@ fn output_fits_the_width() {
     }
 }
 
-/// The program and `run` were killed. Some calls are still in memory.
+/// The program and `run` were killed. Some calls are still only in memory, in the recording's pool.
 #[test]
 fn after_a_crash() {
     let mut script = mlp();
@@ -282,7 +284,8 @@ fn a_recording_of_env_is_closed_on_request() {
     script.processes[0].pid = 4_000_711;
     let (scratch, dir) = script.written();
     let golden = golden(&scratch);
-    // Line breaks must not depend on the length of a path.
+    // The reports are so wide that their line breaks do not depend on the length of the profile's
+    // path.
     let dir_text = dir.to_str().unwrap();
     golden.check("env-open", 0, &["report", dir_text, "--width", "400"]);
     assert_eq!(golden.run(&["recover", "--close", dir_text]).code, Some(0));
@@ -306,7 +309,8 @@ fn errors() {
     golden.check("other-version", 2, &["export", dir.to_str().unwrap(), "--format", "json"]);
 }
 
-/// The option `name=` of a PMU's counter allows any text, and manifests may be edited.
+/// The name of a counter may contain anything: the option `name=` of a PMU's counter allows any
+/// text, and somebody may have edited the manifest.
 #[test]
 fn counters_with_strange_names() {
     let (scratch, dir) = mlp().written();

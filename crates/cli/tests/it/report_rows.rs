@@ -9,7 +9,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// The names are those of IREE's compiler. Source locations do not take room that names need.
+/// Two of the three lists contain names as IREE's compiler makes them. A report shows source
+/// locations only if all names fit in full.
 #[test]
 fn ops_are_told_apart_at_every_width() {
     let tiny: Vec<String> =
@@ -68,8 +69,8 @@ fn ops_are_told_apart_at_every_width() {
     }
 }
 
-/// Overloaded functions are shown with their parameters. JSON has the recorded names. A filter
-/// accepts both forms.
+/// Overloaded functions are shown with their parameters. In JSON, the names are mangled, as they
+/// were recorded. A filter accepts both the readable and the mangled names.
 #[test]
 fn mangled_names_are_readable() {
     let scratch = Scratch::new();
@@ -106,7 +107,8 @@ fn mangled_names_are_readable() {
     assert_eq!(kept("_Z3add*"), both);
 }
 
-/// A source location that ops share is not useful in every row.
+/// If all ops have the same source location, the report for people states it once, and not in each
+/// row.
 #[test]
 fn one_source_location_for_all_ops() {
     let scratch = Scratch::new();
@@ -145,9 +147,9 @@ fn one_source_location_for_all_ops() {
     }
 }
 
-/// One tick is 1 ns. The first calls of `slow` take 50,000 on one thread and 40,000 on the other,
-/// and eleven more calls on each thread take 100. So the first calls are 90,000 of 92,200. `few`
-/// has too few calls to judge its first calls.
+/// One tick is 1 ns. The first calls of `slow` take 50,000 ns on one thread and 40,000 ns on the
+/// other. Eleven more calls of `slow` on each thread take 100 ns each. So the first calls take
+/// 90,000 ns of a total of 92,200 ns. `few` has too few calls to judge its first calls.
 fn warming_up() -> (Scratch, std::path::PathBuf) {
     let scratch = Scratch::new();
     let mut script = ProfileScript::monotonic();
@@ -163,7 +165,7 @@ fn warming_up() -> (Scratch, std::path::PathBuf) {
         };
         call(0, first, 7);
         call(2, 30_000, 0);
-        // The first call begins 200,000 after the thread's first call.
+        // The first of these calls begins 200,000 ns after the thread's first call.
         (0..21).for_each(|i| call(i % 2, 100, 1));
         call(2, 100, 0);
     }
@@ -188,7 +190,7 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
                 its total; median 100 ns)";
     assert!(text.contains(note), "{text}");
 
-    // The first call of each thread, of `slow`, and the first call of `few` are left out.
+    // On each thread, the first call of `slow` and the first call of `few` are left out.
     let (_, json, _) = run(&at, &["report", "--format", "json", "--skip-ms", "0.15"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["skip_ms"], 0.15);
@@ -206,7 +208,8 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     assert_eq!(row("slow")["counters"][0]["total"], 22);
     assert_eq!(row("even")["counters"][0]["total"], 20);
     assert_eq!(row("few")["total_ns"], 200.0);
-    // 21 intervals of 100,000 and one call of 100.
+    // The wall time consists of 21 intervals of 100,000 ns between the beginnings of the 22 calls,
+    // and the last call of 100 ns.
     assert_eq!(json["threads"][0]["wall_ns"], 2_100_100.0);
     assert_eq!(json["threads"][0]["dispatch_ns"], 2_200.0);
     let (_, text, _) = run(&at, &["report", "--skip-ms", "0.15"]);
@@ -278,7 +281,7 @@ Statistics for thread a (9), op few:
   page-faults: 0 in one call
 ";
     assert_eq!(text, expected);
-    // A table must fit into 80 columns.
+    // A table that does not fit into 80 columns is left out.
     for (buckets, table) in [("16", true), ("24", true), ("25", false), ("256", false)] {
         let (_, text, _) =
             run(&at, &["stats", "--op", "slow", "--width", "80", "--buckets", buckets]);

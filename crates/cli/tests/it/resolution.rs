@@ -19,9 +19,10 @@ fn moments(values: &[u64]) -> Moments {
 }
 
 /// Returns a profile of two functions. A call of `short` takes 25 and counts 1,150 of `task-clock`.
-/// A call of `long` takes 100,020 and counts 101,150. An empty call takes 20, counts 700 of the
-/// clock, and counts exactly 3 of `instructions`. In the program, the counters are enabled for
-/// 1,130 longer than a call takes, more than in the calibration.
+/// A call of `long` takes 100,020 and counts 101,150. An empty call takes 20, counts 700 of
+/// `task-clock`, and counts exactly 3 of `instructions`. In the program, the counters are enabled
+/// for 1,130 ns longer than a call takes. In the calibration with empty calls, they are enabled for
+/// only 680 ns longer.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -118,7 +119,7 @@ fn no_utilisation_is_above_the_whole() {
     }
 }
 
-/// Returns the number of values.
+/// Checks that no value in these columns is above 101. Returns the number of values.
 fn check_columns(csv: &str, columns: &[&str]) -> usize {
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap();
@@ -134,14 +135,14 @@ fn check_columns(csv: &str, columns: &[&str]) -> usize {
     values
 }
 
-/// The report subtracts 10 from each duration, which is half of an empty call's duration. The true
+/// From each duration, the report subtracts 10 ns, half of the duration of an empty call. The true
 /// cost is at least nothing and at most a whole empty call. Half a step of the clock is added on
 /// both sides, so the range of the cost is from -5 to 25. For `long`, 100,010 remain, with a range
 /// from 99,995 to 100,025.
 ///
-/// In the program, the counters are enabled for 1,130 longer than a call takes, so the report
-/// subtracts 1,130 + 10 from `task-clock` for the readings around a call. From the 1,150 of a
-/// `short` call, 10 remain. From the 101,150 of a `long` call, 100,010 remain. Of `instructions`,
+/// In the program, the counters are enabled for 1,130 ns longer than a call takes. Therefore, the
+/// report subtracts 1,130 + 10 from `task-clock` for the readings around a call. From the 1,150 of
+/// a `short` call, 10 remain. From the 101,150 of a `long` call, 100,010 remain. Of `instructions`,
 /// exactly 0 and 1,000 remain.
 #[test]
 fn empty_calls_are_subtracted_once_per_call() {
@@ -156,7 +157,8 @@ fn empty_calls_are_subtracted_once_per_call() {
     );
     let mean = &long["intervals"]["mean_ns"];
     assert_eq!(mean, &json!({"value": 100_010.0, "low": 99_995.0, "high": 100_025.0}));
-    // Single values that become negative are not set to 0 before they are added.
+    // The total is the sum of the calls' values. Values that the subtraction makes negative are
+    // added as they are.
     assert_eq!(long["total_ns"].as_f64(), Some(400.0 * 100_010.0));
     assert_eq!(short["intervals"]["total_ns"]["low"].as_f64(), Some(400.0 * 0.0));
     let counter = |row: &Value, i: usize| row["counters"][i].clone();
@@ -198,7 +200,7 @@ fn an_unknown_sample_has_no_interval() {
     assert_eq!(long["intervals"]["total_ns"]["value"], 400.0 * 100_010.0);
 }
 
-/// For the duration of `short`, the bound is 25 + 5.
+/// The duration of `short` has only an upper bound, 25 + 5 ns.
 #[test]
 fn values_below_the_resolution_are_bounds() {
     let (_scratch, dir) = script().written();
@@ -231,8 +233,8 @@ fn an_export_says_what_to_subtract() {
     assert_eq!(set["counters"][1]["low"], set["counters"][1]["high"]);
 }
 
-/// The step of the clock is 10, so the difference of two readings has a standard deviation of 10 /
-/// √6 = 4.08.
+/// The clock has steps of 10 ns, so the difference of two readings has a standard deviation of 10 /
+/// √6 = 4.08 ns. The durations of `short` differ by only 5 ns.
 #[test]
 fn correlations_with_noise_are_named() {
     let mut script = script();

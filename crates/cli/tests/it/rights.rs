@@ -25,7 +25,7 @@ fn open_for_all(path: &Path) {
     }
 }
 
-/// Returns each file with its content.
+/// Returns each file with its content, and each directory.
 fn contents(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(path).unwrap() {
@@ -49,7 +49,7 @@ struct Case {
 }
 
 impl Case {
-    /// `None` if something that the test needs is missing.
+    /// Compiles the program. Returns `None` if something that the test needs is missing.
     fn new(test: &str) -> Option<Self> {
         let program = counterpoint(test)?;
         // SAFETY: `geteuid` has no preconditions.
@@ -129,8 +129,8 @@ fn the_environment_is_not_read() {
         assert!(before == (contents(&profile), fs::read(&pool).unwrap()), "{kind}: it recorded");
         remove(&profile, &pool);
 
-        // If the library obeyed these variables of IREE's original hook, one of them would end the
-        // program.
+        // These are variables of IREE's original hook. If the library obeyed them, the first would
+        // make it record, and the second would make it end the program.
         for variable in ["IREE_HOOK_BUCKET_COUNT", "IREE_HOOK_LIST_EVENT_TYPES"] {
             let before = contents(case.scratch.path());
             let output = case.start(&[(variable.to_owned(), "1".to_owned())]);

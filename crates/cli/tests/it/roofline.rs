@@ -12,7 +12,8 @@ use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// One tick is 1 ns. `sort` has no rule, and the arguments of `dense` were not recorded.
+/// One tick is 1 ns. No rule says how much work `sort` does, and the arguments of `dense` were not
+/// recorded.
 fn recorded() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -32,7 +33,8 @@ fn recorded() -> ProfileScript {
     script
 }
 
-/// Returns roofs: 100 GFLOP/s, 10 GB/s from memory, and 50 GB/s from a cache of 1 MB.
+/// Returns invented roofs. The highest ones are 100 GFLOP/s, 10 GB/s from memory, and 50 GB/s from
+/// a cache of 1 MB.
 fn roofs() -> Value {
     let rate = |best: f64| json!({"best": best, "median": best, "worst": best / 2.0});
     json!({
@@ -76,15 +78,16 @@ fn ops_under_their_roofs() {
     assert_eq!(found["schema"], "counterpoint.placed/1");
     let rows = found["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2, "what is not known has no row: {found:#}");
-    // The sum has a million additions. Loading its 12 MB takes at least 1.2 of the 2.4 ms.
+    // The sum has a million additions. To load and store its 12 MB takes at least 1.2 of the 2.4
+    // ms.
     let (add, matmul) = (&rows[0], &rows[1]);
     assert_eq!((&add["op"], &add["calls"]), (&json!("add"), &json!(1)));
     assert_eq!((&add["flop_per_call"], &add["bytes_per_call"]), (&json!(1e6), &json!(12e6)));
     let roof = json!({"bound": "memory", "level": "memory", "least_ns": 1.2e6, "part": 0.5});
     assert_eq!(add["roof"], roof);
     assert_eq!(add["bytes_per_s"], json!(5e9));
-    // The 2 million operations of the product take at least 20 of the 40 µs. Its 120,000 bytes fit
-    // into the cache.
+    // The 2 million operations of a matrix product take at least 20 of the 40 µs. Its 120,000 bytes
+    // fit into the cache.
     assert_eq!((&matmul["op"], &matmul["calls"]), (&json!("matmul"), &json!(2)));
     assert_eq!((&matmul["flop_per_call"], &matmul["flop_per_s"]), (&json!(2e6), &json!(50e9)));
     let roof = json!({"bound": "compute", "level": "L2", "least_ns": 20e3, "part": 0.5});
@@ -143,7 +146,9 @@ fn csv(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// Ops reach a tenth of the roofs. CSV and JSON name the lower roof.
+/// All roofs are five times as high as those of [`roofs`], so `add` and `matmul` reach only a tenth
+/// of their lower roof. Then the table says that an op is far below both roofs, while CSV and JSON
+/// name the lower one.
 #[test]
 fn far_below_both_roofs() {
     let (_scratch, dir) = recorded().written();
@@ -215,7 +220,8 @@ fn a_machine_is_measured_once() {
     let when = |document: &Value| document["measured_unix_ns"].as_u64().unwrap();
     let again = document(cache.path(), &["roofline", "--seconds", "1", "--again"]);
     assert!(when(&again) > when(&first));
-    // Others could have written the file, or it is damaged.
+    // The command measures again if others could have written the file with the measured roofs, or
+    // if this file is damaged.
     fs::set_permissions(&files[0], fs::Permissions::from_mode(0o666)).unwrap();
     let third = document(cache.path(), &measure);
     assert!(when(&third) > when(&again));

@@ -113,8 +113,9 @@ fn machine(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Returns a profile of a run with a budget. In some of these profiles, a host announced its calls
-/// to the recorder only in some steps.
+/// Returns a profile of a run with a budget. In some of these profiles, the host announced its
+/// calls to the recorder only in some of the program's steps (such as iterations of a training
+/// loop).
 pub fn sampled(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.01 * (1 + r.below(10)) as f64);
@@ -154,8 +155,8 @@ pub fn sampled(r: &mut Random) -> ProfileScript {
                 let unseen = if by_steps && export > 1 { 3 * calls } else { 0 };
                 thread.counted(export, calls + unseen, timed, counted);
                 if unseen > 0 {
-                    // There are 100 steps with weight 3. All except one have the same number of
-                    // calls.
+                    // The calls were announced in 100 steps, each of weight 3. One of these steps
+                    // has `each + 1` calls, and the others have `each` calls.
                     let each = calls / 100 + 1;
                     let (sum, squares) = (300 * each + 3, 300 * each * each + 6 * each + 3);
                     rows.push(SampledCalls { export, sum, squares, unseen, in_cut: 0 });
@@ -211,7 +212,7 @@ fn lose(r: &mut Random, script: &mut ProfileScript) {
 
 const KINDS: u64 = 6;
 
-/// Returns the name of the profile's kind.
+/// Writes the random profile with this number. Returns the name of its kind.
 fn write(number: u64, scratch: &Scratch, dir: &Path) -> &'static str {
     let mut r = Random(0x5a3e_0f26 + 0x9e37_79b9 * (number + 1));
     let (name, mut script) = match number % KINDS {
@@ -248,7 +249,7 @@ struct Look<'a> {
     documents: HashMap<String, Value>,
 }
 
-/// A column has a name or title, and cells.
+/// The columns of a table: the name or title of each column, and its cells.
 type Columns = Vec<(String, Vec<String>)>;
 
 impl Look<'_> {
@@ -261,7 +262,7 @@ impl Look<'_> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Returns the JSON that a view prints. The documents are kept.
+    /// Returns the JSON that a view prints. Each document is kept, so that its view runs only once.
     fn json(&mut self, words: &[&str]) -> Value {
         if let Some(known) = self.documents.get(&words.join(" ")) {
             return known.clone();
@@ -292,7 +293,8 @@ impl Look<'_> {
         head.iter().enumerate().map(|(at, name)| ((*name).to_owned(), column(at))).collect()
     }
 
-    /// Returns tables by name. A column has a name, a title and cells.
+    /// Returns the tables of the page (`report --html`) by name. Each column of a table has a name,
+    /// a title and cells.
     fn page(&self, scratch: &Scratch) -> HashMap<String, Vec<(String, String, Vec<String>)>> {
         let file = scratch.join("page.html");
         self.run(&["report", "--html", file.to_str().unwrap()]);
@@ -323,8 +325,8 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that a printed cell equals the number to the last printed digit, or is an upper bound
-    /// (`<12 ns`).
+    /// Checks that a printed cell equals `value` up to the last printed digit, or is an upper bound
+    /// of it (`<12 ns`). If `value` is not a number, the cell must be `–`.
     fn printed(&mut self, cell: &str, value: &Value, what: &str) {
         let text = cell.trim_start_matches(['~', '≈']);
         let is_same = match (value.as_f64(), text.strip_prefix('<')) {
@@ -338,7 +340,8 @@ impl Look<'_> {
         self.check(is_same, || format!("{what}: {cell:?} is printed for {value}"));
     }
 
-    /// Compares a report in four formats: text, CSV, JSON and page.
+    /// Compares a report in JSON with the same report in CSV and, if its rows are ops, in text and
+    /// as an HTML page.
     fn report(&mut self, scratch: &Scratch, by: &str) {
         let words = ["report", "--by", by, "--top", "0"];
         let document = self.json(&words);
@@ -374,8 +377,8 @@ impl Look<'_> {
                     self.printed(&cells[at], &value.clone(), &what);
                 }
             }
-            // A column that has another title on the page (such as `/call`, which is longer there)
-            // is not compared.
+            // If a column has another title in the text than on the page (such as `/call`, which is
+            // longer on the page), the text is not compared.
             let Some((_, printed)) = text.iter().find(|(of_text, _)| of_text == title) else {
                 continue;
             };
@@ -417,7 +420,7 @@ impl Look<'_> {
             let sampled = row.get("sampled").filter(|sampled| !sampled.is_null());
             if let Some(sampled) = sampled {
                 let of_stats = &op["all"]["sampled"];
-                // Only rows of the report have a share.
+                // In the report, `sampled` has a share, which `stats` does not have.
                 let mut sampled = sampled.clone();
                 sampled.as_object_mut().unwrap().remove("share");
                 self.check(*of_stats == sampled, || format!("{of_stats} in stats, {sampled}"));

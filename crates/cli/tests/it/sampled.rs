@@ -22,7 +22,8 @@ fn golden(scratch: &Scratch) -> Golden {
         .scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile of one thread. One tick is 1 ns.
+/// Returns a profile of one thread. One tick is 1 ns. A period of 4 means that about every fourth
+/// call was timed. T is the estimate of a total, and V is the variance of T (docs/sampling.md).
 ///
 /// ```text
 ///  main    matmul   two calls of period 1: 1,000 and 800 ns; then three of period 4: 10, 14, 12 ns.
@@ -59,7 +60,8 @@ pub fn paper() -> ProfileScript {
     script
 }
 
-/// Returns a profile with seven more calls of softmax, on another thread, that were only counted.
+/// Returns the profile of [`paper`] with another thread, whose seven calls of `softmax` were only
+/// counted and not timed.
 pub fn with_counts_only() -> ProfileScript {
     let mut script = paper();
     let process = &mut script.processes[0];
@@ -136,7 +138,8 @@ fn the_numbers_equal_those_on_paper() {
     let total = 1_800.0 + 16_008.0 * 12.0;
     close(&rows[0]["total_ns"], total);
     close(&matmul["total_ns"]["value"], total);
-    // The 99th percentile is 14 ns, so the first two calls count as slow and rare.
+    // The 99th percentile is 14 ns. The first two calls are longer, so the estimate of the error
+    // (docs/sampling.md) counts them as rare slow calls.
     let slow = (986f64.powi(2) + 786f64.powi(2)) / (total + 600.0);
     let variance = 8.0 * 1_334.0 / 4_001.0 + 12.0 * slow;
     let half = 1.9605 * 16_008.0 * (0.75 * variance / 4_002.0).sqrt();
@@ -211,7 +214,7 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&softmax["op"], &softmax["calls"]), (&json!("softmax"), &json!(10)));
     assert_eq!((&softmax["total_ns"], &softmax["mean_ns"]), (&Value::Null, &Value::Null));
     assert_eq!(softmax["sampled"]["timed_calls"], 3);
-    // The counter was read in three calls. They do not estimate the seven others.
+    // The counter was read in three calls. The seven others cannot be estimated from them.
     assert_eq!(softmax["counters"][0]["total"], Value::Null);
     assert_eq!(report["total"]["duration_ns"], Value::Null);
     assert_eq!((&report["total"]["calls"], &report["total"]["threads"]), (&json!(22), &json!(2)));
@@ -238,7 +241,8 @@ fn weighted_statistics_on_paper() {
     // Of the 8,005 shortest calls, 5,336 take 10 ns and 2,669 take 12 ns.
     close(&duration["bucket_means"][0], (53_360.0 + 32_028.0) / 8_005.0);
     close(&duration["bucket_means"][1], (32_004.0 + 74_704.0 + 1_800.0) / 8_005.0);
-    // The values are 5 and 1 with weight 1, and 2 and 4 with weight 8.
+    // The page faults of the first two calls, 5 and 1, have weight 1. The counter was read in every
+    // other sampled call, so those values, 2 and 4, have weight 8.
     let faults = &all["variables"][1];
     assert_eq!(faults["calls"], 2_003);
     close(&faults["mean"], (6.0 + 16_008.0 * 6_002.0 / 2_001.0) / 16_010.0);
@@ -246,7 +250,8 @@ fn weighted_statistics_on_paper() {
     close(&all["pairs"][0]["effective_calls"], weights);
 }
 
-/// No real run can have these numbers.
+/// No real run can record these numbers. The views must not fail, and must not print NaN or
+/// infinity.
 #[test]
 fn forged_numbers() {
     let mut script = ProfileScript::monotonic();
@@ -330,7 +335,8 @@ fn budget_0() {
     }
 }
 
-/// Two runs were timed. In the second one, one op was timed, with period 2.
+/// Two runs of a model were timed. In the second run of the model, one call of `matmul` was timed,
+/// with period 2, and another one was only counted.
 #[test]
 fn ops_of_machines() {
     let mut script = ProfileScript::monotonic();
@@ -366,7 +372,7 @@ fn ops_of_machines() {
     golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
     let report = golden.json(&["report", dir, "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
-    // One call with period 2 is not enough to estimate the fourth call.
+    // One call with period 2 is not enough to estimate the fourth call, which was only counted.
     let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
     assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &Value::Null));
     assert_eq!((&matmul["self_ns"], &matmul["share"]), (&Value::Null, &Value::Null));
@@ -376,8 +382,9 @@ fn ops_of_machines() {
     assert_eq!(report["threads"][0]["dispatch_ns"], Value::Null);
 }
 
-/// Two processes have two threads each. The durations are constant, alternate, are heavy-tailed, or
-/// begin slowly. Calls are sampled with a period that depends on the op and changes over time.
+/// Two processes have two threads each. Depending on the op, the durations of the calls are
+/// constant, alternate, vary a little, have a heavy tail, or are much longer in the first call.
+/// Calls are sampled with a period that depends on the op and changes over time.
 pub fn drawn() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.05);
@@ -402,7 +409,7 @@ pub fn drawn() -> ProfileScript {
                         _ => 300 + spread / 10_000,
                     };
                     clock += duration + 100;
-                    // The later calls have periods from 3 to 21.
+                    // From the 17th call of an op on, the period is between 3 and 21.
                     let period = if call < 16 { 1 } else { 3 + (export + 1) * (call / 200 % 7) };
                     if !random.odd(period) {
                         skipped += 1;
@@ -424,8 +431,8 @@ pub fn drawn() -> ProfileScript {
     script
 }
 
-/// Returns for each op the total with the ends of its interval, the 50th percentile, and the 99th
-/// percentile.
+/// Runs the Python program from docs/sampling.md. Returns for each op its total, both ends of the
+/// total's confidence interval, the 50th percentile, and the 99th percentile.
 fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<String, [f64; 5]> {
     let page = std::fs::read_to_string(root().join("docs/sampling.md")).unwrap();
     let code = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
@@ -473,7 +480,7 @@ fn numpy_computes_the_report_from_an_export() {
                     Some((i, _)) => &row["counters"][i]["sampled"]["total"],
                 };
                 for (key, expected) in ["value", "low", "high"].into_iter().zip(expected) {
-                    // NaN is an unknown value.
+                    // The report says null where the Python program says NaN: the value is unknown.
                     let value = estimate[key].as_f64().unwrap_or(f64::NAN);
                     let same = (value - expected).abs() <= 1e-9 * expected.abs()
                         || value.is_nan() && expected.is_nan();

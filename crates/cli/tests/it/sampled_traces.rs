@@ -1,4 +1,5 @@
-//! Tests timelines of runs with a budget, whose slices have weights.
+//! Tests the timelines of runs with a budget, in which only some calls were timed. The slice of
+//! each timed call shows the call's weight.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +31,8 @@ fn slices_have_weights_and_the_process_says_that_it_is_a_sample() {
     let trace: Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
-    // A sample does not contain all workgroups of a dispatch.
+    // A sample does not contain all workgroups of a dispatch, so the timeline has no slices of
+    // dispatches.
     assert_eq!(slices.len(), 8);
     let of = |key: &str| -> Vec<Value> {
         let matmul = slices.iter().filter(|slice| slice["name"] == "matmul");

@@ -1,5 +1,6 @@
 //! Tests programs that are built with a sanitizer. The sanitizer must report the same faults as
-//! without Counterpoint. Programs that cannot run with our library run without it, which is a loss.
+//! without Counterpoint. Some programs cannot run with Counterpoint's library. They run without it,
+//! and the profile reports the loss `child_sanitized`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,9 @@ use std::sync::OnceLock;
 
 use crate::support::{Programs, Recorded, counterpoint, plain, skip};
 
-/// `finds` has the faults in `sanitized.c`: the argument that causes a fault, the line that reports
-/// it, and the exit status.
+/// A way to build a program with a sanitizer. `finds` lists the faults in `sanitized.c` that the
+/// sanitizer finds: the argument that causes a fault, a part of the sanitizer's report, and the
+/// exit status.
 struct Build {
     name: &'static str,
     compiler: &'static str,
@@ -108,7 +110,8 @@ fn directory() -> &'static testkit::Scratch {
     DIRECTORY.get_or_init(|| testkit::Scratch::new().until_exit())
 }
 
-/// The error says why this machine cannot compile `from`.
+/// Compiles `from`, and returns the path of the result. An error says why this machine cannot
+/// compile `from`.
 fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> {
     let letters = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let to = directory().join(&letters(&format!("{}-{from}{}", build.name, more.concat())));
@@ -117,7 +120,8 @@ fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> 
     let mut cc = Command::new(&compiler);
     cc.args(["-g", "-O1", "-std=gnu11", "-o"]).arg(&to).arg(source(from)).args(build.flags);
     if build.flags.contains(&"-shared-libasan") {
-        // The dynamic linker does not search the directory of the sanitizer's runtime.
+        // The dynamic linker does not search the directory of the sanitizer's runtime by default,
+        // so the directory is added with `-rpath`.
         let ask =
             Command::new(&compiler).arg("-print-file-name=libclang_rt.asan-x86_64.so").output();
         let file =
@@ -135,7 +139,8 @@ fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> 
     }
 }
 
-/// The program and its library. `None` if the program does not run on this machine.
+/// Returns the program and its library. Returns `None` and reports a skipped test if the machine
+/// cannot compile them or run the program.
 fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     let test = format!("sanitizers, {}", build.name);
     let library = match build.whole {
@@ -157,7 +162,8 @@ fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// `host.c` makes calls, threads, child processes, and programs that these execute.
+/// `host.c` makes calls in its threads, in child processes, and in a program that a child process
+/// executes.
 #[test]
 fn sanitized_hosts_are_recorded() {
     let Some(program) = counterpoint("sanitizers") else { return };
@@ -222,7 +228,8 @@ fn sanitizers_still_find_their_faults() {
 }
 
 /// If a program sets AddressSanitizer's options itself, Counterpoint cannot set the option that
-/// allows our library to be loaded first. A static runtime does not need the option.
+/// allows its library to be loaded first. A program that is linked statically with the runtime does
+/// not need the option, so it is recorded.
 #[test]
 fn a_program_with_its_own_options_runs_without_us() {
     let Some(program) = counterpoint("sanitizers, options") else { return };
@@ -280,7 +287,8 @@ fn under_valgrind_and_gdb() {
         command
     };
     if Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success()) {
-        // `valgrind`, which starts the tool, is linked statically.
+        // `valgrind`, which starts the tool, is linked statically, so Counterpoint's library is not
+        // loaded into it. This is the loss `child_static`.
         let launcher = ("child_static".to_owned(), 1);
         for tool in ["memcheck", "callgrind", "helgrind", "drd"] {
             let mut command = valgrind(tool);

@@ -1,4 +1,4 @@
-//! Tests that docs/schema.md describes the fields of JSON documents.
+//! Tests that docs/schema.md describes the fields of the JSON documents that Counterpoint prints.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,8 @@ use record::meta::Role;
 use serde_json::Value;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Users choose the keys in these objects: names of counters, metrics or variables.
+/// Users choose the keys in these objects, for example names of counters or of environment
+/// variables.
 const NAMED_BY_USERS: [&str; 5] =
     ["counters", "own_counters", "self_counters", "environment", "values"];
 

@@ -12,14 +12,17 @@ use serde_json::Value;
 
 const EVENTS: &str = "page-faults:u,task-clock:u";
 
-/// Error numbers of the filter, each with its name and the word that stands for it in messages.
+/// The error numbers that the filter can return, each with its name and the word that stands for it
+/// in messages.
 const NUMBERS: [(i32, &str, &str); 2] =
     [(libc::EPERM, "EPERM", "forbids"), (libc::ENOSYS, "ENOSYS", "hides")];
 
-/// With these numbers, `without_perf` kills the thread or the process, or raises SIGSYS.
+/// With these numbers, the filter of `without_perf` returns no error, but kills the thread or the
+/// process, or raises SIGSYS.
 const KILLERS: [i32; 3] = [-2, -3, -4];
 
-/// Returns the command under a filter that makes perf_event_open fail with `number`.
+/// Returns the command under a filter that makes perf_event_open fail with `number`. A negative
+/// `number` selects another reaction of the filter (`forbid_perf.h`).
 fn without_perf(number: i32, command: &Command) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| Programs::get().other("without_perf"));
@@ -35,7 +38,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// `None` if seccomp filters do not work on this machine.
+/// Returns the path of `counterpoint`, or `None` if seccomp filters do not work on this machine.
 fn program(test: &str) -> Option<PathBuf> {
     let program = counterpoint(test)?;
     let tried = without_perf(libc::EPERM, &Command::new("true")).status().unwrap();
@@ -51,7 +54,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// `run` does not know the program's filter.
+/// The filter is active only in the program, so `run` does not notice it before the program starts.
 #[test]
 fn only_the_program_is_filtered() {
     let Some(run) = program("seccomp program") else { return };
@@ -75,8 +78,8 @@ fn only_the_program_is_filtered() {
     }
 }
 
-/// Counters that are already open continue. Those of later threads and of a forked child are
-/// missing.
+/// The program installs the filter after its first calls. Counters that are already open continue
+/// to count. The counters of later threads and of a forked child are missing.
 #[test]
 fn the_program_filters_itself() {
     let Some(run) = program("seccomp later") else { return };
@@ -97,8 +100,8 @@ fn the_program_filters_itself() {
     }
 }
 
-/// In a container, `run` itself has the filter. Requested counters are then an error before
-/// anything starts.
+/// In a container, `run` itself has the filter. If the user requests counters, `run` then fails
+/// before it starts the program.
 #[test]
 fn run_is_filtered_too() {
     let Some(program) = program("seccomp run") else { return };
@@ -132,7 +135,7 @@ fn run_is_filtered_too() {
              thread: {name}"
         );
         assert!(notes.contains(&note), "{notes}");
-        // No other counter works here.
+        // Under this filter, no other counter works either, so the note must not suggest one.
         assert!(!notes.contains("-e page-faults"), "{notes}");
         std::fs::remove_dir_all(&profile).unwrap();
     }
@@ -182,7 +185,8 @@ fn doctor_says_what_forbids_counting() {
     assert_eq!(seccomp["state"], "a filter is active and lets perf_event_open pass");
 }
 
-/// `doctor` and `run` try the call in a child process, so that the filter kills only the child.
+/// `doctor` and `run` try perf_event_open in a child process, so that the filter kills only the
+/// child.
 #[test]
 fn a_filter_that_kills_is_survived() {
     let Some(program) = program("seccomp kills") else { return };
@@ -190,7 +194,7 @@ fn a_filter_that_kills_is_survived() {
     let profile = scratch.join("p.cpt");
     let why = "SIGSYS (a seccomp filter kills any process that calls perf_event_open)";
     for number in KILLERS {
-        // The filter works.
+        // The signal shows that the filter works.
         let perf = counter_of_its_own(number);
         assert_eq!(perf.status.signal(), Some(libc::SIGSYS), "{number}: {perf:?}");
         let filtered = |arguments: &[&str]| {
@@ -235,7 +239,7 @@ fn a_filter_that_kills_is_survived() {
     }
 }
 
-/// Runs a program that calls perf_event_open itself.
+/// Under the filter for `number`, runs a Python program that calls perf_event_open.
 fn counter_of_its_own(number: i32) -> Output {
     let call = format!(
         "import ctypes; ctypes.CDLL(None).syscall({}, 0, 0, -1, -1, 0)",

@@ -106,7 +106,8 @@ fn a_missing_counter_fails_or_is_left_out_with_a_warning() {
     json_of(&run(&program, &["finish", place]), 0);
 }
 
-/// Makes a profile into which a process that is still alive records: the process of the test.
+/// Makes a profile of a session that has not ended. Its recorded process is the test's own process,
+/// which is still alive.
 fn recorded(scratch: &Scratch) -> PathBuf {
     let me = ProcessId::current().unwrap();
     let mut script = ProfileScript::monotonic();
@@ -146,7 +147,7 @@ fn only_sessions_are_finished() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("it was not recorded by a session"));
 }
 
-/// The test does not collect its recording.
+/// The test does not run `session finish`, but the pool must not stay behind.
 #[test]
 fn a_tests_pool_is_removed_with_its_directory() {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! Tests dispatches of stock IREE by site. The results are compared with sums over `counterpoint
+//! Tests `report --by site` with stock IREE: a site is a place in the model that launches one
+//! dispatch in each run of the model. The results are compared with sums over `counterpoint
 //! export`, and with the counts of IREE's own profiler.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +30,8 @@ fn shown(recorded: &Recorded, options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the exported rows, each of which maps the columns' names to the fields.
+/// Returns a map for each row of `counterpoint export`, from the names of the columns to the row's
+/// fields.
 fn calls(recorded: &Recorded) -> Vec<BTreeMap<String, String>> {
     let mut export = Command::new(PROGRAM);
     export.arg("export").arg(recorded.path()).args(["--format", "csv"]);
@@ -50,7 +52,8 @@ fn the_sites_of_a_transformer_block() {
     let rows = report["rows"].as_array().unwrap();
     let in_one_run: u64 = expected.ops.values().map(|(_, dispatches)| dispatches).sum();
     assert_eq!(rows.len() as u64, in_one_run, "{report:#}");
-    // IREE's benchmark tool runs the model once more before it measures.
+    // IREE's benchmark tool also runs the model before it measures, so there can be more than
+    // `RUNS` runs.
     let runs = rows[0]["dispatches"].as_u64().unwrap();
     assert!(runs >= RUNS, "{runs}");
     let mut sites: BTreeMap<&str, u64> = BTreeMap::new();
@@ -68,7 +71,8 @@ fn the_sites_of_a_transformer_block() {
         assert_eq!(sites[op.as_str()], *dispatches, "{op}");
     }
 
-    // The test computes the same numbers from single calls.
+    // The test now computes the times of each site from the exported calls, and compares the report
+    // with them.
     let mut found: BTreeMap<u64, (String, u64, u64, BTreeMap<u64, u64>)> = BTreeMap::new();
     let mut threads = BTreeSet::new();
     for call in calls(&recorded) {
@@ -112,7 +116,8 @@ fn the_sites_of_a_transformer_block() {
         let sum: f64 = of_op.map(|row| row["workers_ns"].as_f64().unwrap()).sum();
         assert!(near(sum, op["total_ns"].as_f64().unwrap()), "{op}");
     }
-    // In a tree, dispatches are at the same level.
+    // The dispatches are not nested, so the top level of a tree has the same rows as the report by
+    // op.
     let tree = shown(&recorded, &["--tree", "--raw"]);
     let of_tree = tree["rows"].as_array().unwrap();
     assert_eq!(of_tree.len(), by_op["rows"].as_array().unwrap().len());

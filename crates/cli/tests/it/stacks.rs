@@ -10,8 +10,9 @@ use serde_json::Value;
 use crate::support::{Programs, Recorded, counterpoint, plain};
 use crate::torch_ops;
 
-/// The limit of each kind of stack, in bytes. `cargo xtask tidy --built` compares the entry points
-/// of the release with this number.
+/// The recorder may use at most this many bytes of a stack for `makecontext` or for signal
+/// handlers. `cargo xtask tidy --built` applies the same limit to each entry point of the release
+/// build.
 const MOST: u64 = 1024;
 
 fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
@@ -24,7 +25,8 @@ fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Runs a host with and without Counterpoint.
+/// Runs a test program with and without Counterpoint, and compares how many bytes of its stacks are
+/// used.
 fn compare(what: &str, make: &dyn Fn() -> Command, options: &[(&str, &[&str])]) {
     let program = counterpoint(what).unwrap_or_else(|| panic!("{what}: no program"));
     for (events, options) in options {
@@ -115,7 +117,8 @@ fn ops_of_pytorch() {
     compare("torch", &make, options);
 }
 
-/// Loops run on threads with stacks of 16 KiB, and on stacks directly above the program's own data.
+/// Loops run on threads with stacks of 16 KiB, and on stacks without a guard page, directly above
+/// memory that they must not overwrite.
 #[test]
 fn loops_of_clang_on_small_stacks() {
     let test = "stacks::loops_of_clang";
@@ -136,7 +139,8 @@ fn loops_of_clang_on_small_stacks() {
     done(Command::new(&program).args(["loops", "instrument", "-o"]).arg(&counted).arg(&text));
     let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-lpthread", "-o"];
     done(Command::new(&clang).args(again).arg(&host).arg(&counted));
-    // Ten threads add 0 + 1 + 3 + … + 45 = 165, in 1 + 2 + … + 10 iterations.
+    // Every ten threads add 0 + 1 + 3 + … + 45 = 165 to the printed total, in 1 + 2 + … + 10 = 55
+    // iterations.
     let cases = [
         ("after", "2000", "33000\n", 2000, 11_000),
         ("together", "200", "3300\n", 200, 1100),

@@ -1,5 +1,5 @@
-//! Tests `export --format pprof|folded|speedscope`. Other programs must find the stacks that are
-//! computed here from single calls.
+//! Tests `export --format pprof|folded|speedscope`. The stacks in the files must be those that
+//! `stacks_oracle.py` computes from single calls. Go's pprof must read the same total time.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -21,7 +21,8 @@ fn ok(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The names contain the separators of the formats.
+/// Returns a profile with nested calls. Some names of ops contain characters that the formats use
+/// as separators.
 fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);

@@ -17,7 +17,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 calls_csv, tree_json, pprof, folded, speedscope = sys.argv[1:]
 
-# Fields as name, number, type (u: uint64, i: int64, s: string, else a message). Capitals: repeated.
+# The fields of each message, as name, number and type (u: uint64, i: int64, s: string, otherwise
+# the name of a message). An asterisk before the type means that the field is repeated.
 PUBLISHED = {
     "ValueType": "type 1 i, unit 2 i",
     "Label": "key 1 i, str 2 i, num 3 i, num_unit 4 i",
@@ -46,7 +47,10 @@ Profile = message_factory.GetMessageClass(pool.FindMessageTypeByName("p.Profile"
 
 
 def of_pprof():
-    """Returns the values by name for each (process, thread, path), and the names of the values."""
+    """Returns the values of each stack by name, and the names of the values.
+
+    The key of a stack is (process, thread, path). The path has the names of the ops, the outermost one first.
+    """
     with gzip.open(pprof) as packed:
         profile = Profile.FromString(packed.read())
     texts = profile.string_table
@@ -69,7 +73,10 @@ def of_pprof():
 
 
 def of_calls(counters):
-    """Returns the same from single calls. A call is inside of the shortest call of its thread that contains it."""
+    """Returns the values of each stack like `of_pprof`, but computes them from single calls.
+
+    The parent of a call is the shortest call of its thread that contains it.
+    """
     threads = defaultdict(list)
     with open(calls_csv, newline="") as rows:
         for order, row in enumerate(csv.DictReader(rows)):
@@ -121,7 +128,8 @@ for (_, _, path), values in stacks.items():
     again[tuple(name.replace(";", ",").strip() for name in path)] += values["time"]
 assert by_path == {path: value for path, value in again.items() if value}, (by_path, again)
 
-# This checks the rules of the published schema for a file with sampled profiles.
+# The rest of this program checks the speedscope file: first by the rules of the published schema
+# for sampled profiles, then by comparing its stacks.
 document = json.load(open(speedscope))
 assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
 assert set(document) <= {"$schema", "exporter", "name", "activeProfileIndex", "shared", "profiles"}

@@ -13,9 +13,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile in which one tick is 1 ns. The duration of a call is 1,000 times its number.
-/// The page faults decrease while the durations increase. `task-clock` equals the duration in the
-/// calls of `matmul`, but it was not read in the last call.
+/// Returns a profile in which one tick is 1 ns. The duration of a call of `matmul` is 1,000 times
+/// the call's number. The page faults decrease to 0 while the durations increase. `task-clock`
+/// equals the duration in the calls of `matmul`, but it was not read in the last call.
 ///
 /// ```text
 ///  main    matmul  1 … 6 µs    faults 60, 50 … 10    clock 1,000 … 6,000   cpu 1
@@ -77,7 +77,7 @@ fn the_numbers_equal_those_on_paper() {
     let names: Vec<&Value> = stats["ops"].as_array().unwrap().iter().map(|op| &op["op"]).collect();
     assert_eq!(names, ["matmul", "copy"]);
     let matmul = &stats["ops"][0];
-    // Half of the 50 of an empty call is subtracted from each of eight calls.
+    // Half of the 50 ns of an empty call is subtracted from each of eight calls.
     assert_eq!(matmul["total_ns"], 35_800.0);
     let all = &matmul["all"];
     assert_eq!(all["calls"], 8);
@@ -96,11 +96,12 @@ fn the_numbers_equal_those_on_paper() {
     let pair = &all["pairs"][0];
     assert_eq!((&pair["of"], &pair["given"]), (&json!("duration_ns"), &json!("page-faults")));
     // The ranks of the faults are 8 7 6 5 4 3 and twice 1.5. The ranks of the durations are 1 to 8.
-    // The sum of the products of the differences from 4.5 is −41.5. The sums of squares are 42 and
-    // 41.5.
+    // The mean of both kinds of ranks is 4.5. The products of the two ranks' differences from the
+    // mean add up to −41.5. The squares of these differences add up to 42 for the durations and
+    // 41.5 for the faults.
     let spearman = pair["spearman"].as_f64().unwrap();
     assert!((spearman + 41.5 / (42.0f64 * 41.5).sqrt()).abs() < 1e-12);
-    // The four groups of faults are 0 0 | 10 20 | 30 40 | 50 60.
+    // The four buckets of the page faults are 0 0 | 10 20 | 30 40 | 50 60.
     let anti = json!([
         [0.0, 0.0, 0.0, 1.0],
         [0.0, 0.0, 1.0, 0.0],

@@ -27,7 +27,10 @@ def close(found, expected, what, tolerance=1e-9):
 
 
 def read(path, stats):
-    """Returns a dictionary for each call: op, thread, cpu, and each variable's value or None."""
+    """Returns a dictionary for each call: op, thread, cpu, and the value of each variable.
+
+    The value is None if a counter was not read, or did not count during the whole call.
+    """
     counters = stats["profile"]["counters"]
     calls = []
     with open(path, newline="") as file:

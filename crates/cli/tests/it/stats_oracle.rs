@@ -8,10 +8,12 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const ORACLE: &str = include_str!("stats_oracle.py");
 
-/// A duration, and the values of the counters if they were read.
+/// The duration of a call, and its values of the counters `a`, `b` and `c`. Without these values,
+/// `a` and `b` are not read.
 type Row = (u64, Option<[u64; 3]>);
 
-/// Counters 0 and 1 are one group, which is multiplexed in every seventh call.
+/// Returns a profile with a call for each row. Counters `a` and `b` are one group, which is
+/// multiplexed in every seventh call.
 fn profile(rows: &[Row]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for (name, group) in [("a", 0), ("b", 0), ("c", 1)] {

@@ -1,4 +1,4 @@
-"""Loads and unloads modules in one process, and compares their results."""
+"""Loads and unloads modules twenty times in one process, and prints the result of each round."""
 
 import sys
 import numpy as np

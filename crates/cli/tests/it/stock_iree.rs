@@ -44,7 +44,8 @@ fn every_call_of_every_export_is_counted() {
     }
 }
 
-/// The benchmark tool runs the module many times.
+/// The tools are the variant of `iree-run-module` with Tracy, and `iree-benchmark-module`, which
+/// runs the module at least seven times.
 #[test]
 fn other_tools_of_the_wheel() {
     let Some((program, iree)) = setup("tools") else { return };
@@ -66,7 +67,8 @@ fn other_tools_of_the_wheel() {
     }
 }
 
-/// A Python process loads and unloads two modules twenty times. The metadata must not grow.
+/// A Python process loads and unloads a module twenty times. The profile's metadata must not grow
+/// with each load.
 #[test]
 fn python_loads_and_unloads() {
     let Some((program, iree)) = setup("python") else { return };
@@ -100,7 +102,8 @@ fn a_process_without_executables_leaves_no_trace() {
 }
 
 /// A tracepoint for system calls also counts the system calls with which Counterpoint reads
-/// counters. Matrix products make no system calls.
+/// counters. Matrix products make no system calls, so the counts must be 0 after the report has
+/// subtracted Counterpoint's own system calls.
 #[test]
 fn own_readings_are_reported() {
     let Some((program, iree)) = setup("own-readings") else { return };

@@ -24,7 +24,8 @@ impl Screen<'_> {
         panic!("{}: {what}: {row}", self.what)
     }
 
-    /// Checks that no value is negative, except lower ends of intervals.
+    /// Checks that estimates are inside of their intervals, and that no value is negative. Only
+    /// some members may be negative, such as correlations and lower ends of intervals.
     fn no_negative(&self, value: &Value, name: &str) {
         match value {
             Value::Object(members) => {
@@ -51,7 +52,8 @@ impl Screen<'_> {
         }
     }
 
-    /// Checks that none of these members is larger than the next one. Missing members are left out.
+    /// Checks that none of these members of a row is larger than the next one. Missing members are
+    /// left out.
     fn in_order(&self, row: &Value, names: &[&str]) {
         let values: Vec<f64> = names.iter().filter_map(|name| row[*name].as_f64()).collect();
         if !values.windows(2).all(|pair| at_most(pair[0], pair[1])) {
@@ -63,8 +65,8 @@ impl Screen<'_> {
         self.in_order(row, &["min_ns", "p50_ns", "p99_ns", "max_ns"]);
         self.in_order(row, &["self_ns", "total_ns"]);
         let sampled = row.get("sampled").filter(|sampled| !sampled.is_null());
-        // The mean is an estimate for all calls, but minimum and maximum are those of the timed
-        // calls.
+        // With a budget, the mean is an estimate for all calls, but minimum and maximum are those
+        // of the timed calls.
         if sampled.is_none() {
             self.in_order(row, &["min_ns", "mean_ns", "max_ns"]);
         }
@@ -108,7 +110,8 @@ impl Screen<'_> {
         {
             self.fail("more time in calls than threads lived", &self.document["total"]);
         }
-        // The processor time does not include attaching and flushing.
+        // `cpu_ns`, the threads' processor time, does not include attaching threads and flushing
+        // pages. So only `probes_ns`, the recorder's cost around calls, must be within it.
         self.in_order(&self.document["probe"], &["probes_ns", "cpu_ns"]);
     }
 

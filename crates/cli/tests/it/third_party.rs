@@ -60,7 +60,8 @@ fn every_crate_that_is_linked_has_its_licence_in_the_release() {
     let mut with_text = BTreeSet::new();
     for part in parts {
         let (names, licence) = part.trim_start().split_once("\n\n").unwrap();
-        // A part without a licence text names licences whose texts are in other parts.
+        // Parts of up to 200 bytes have no licence text. They only name licences whose texts are in
+        // other parts.
         if licence.len() > 200 {
             with_text.extend(names.split(", ").map(str::to_owned));
         }

@@ -76,7 +76,7 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         };
         let [empty] = &of(Role::Op, "AddBackward0")[..] else { panic!("{what}") };
         assert!(empty.len() < TIMES, "{what}: all {} are timed", empty.len());
-        // A region and its tasks are recorded with their op.
+        // A parallel region and its tasks are timed if their op is timed, with the same period.
         let periods = |calls: &[Drawn]| calls.iter().map(|drawn| drawn.period).collect::<Vec<_>>();
         let [ops] = &of(Role::Op, "aten::parallel")[..] else { panic!("{what}") };
         let regions = of(Role::Region, "aten::parallel");
@@ -85,7 +85,7 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         for follows in regions.iter().chain(&tasks) {
             assert_eq!(periods(follows), periods(ops), "{what}");
         }
-        // The forward op is known even if it was only counted.
+        // The forward op of a backward op is known even if the forward op was only counted.
         let view = Command::new(&recorded.program)
             .args(["ops", "--format", "json"])
             .arg(recorded.path())
@@ -104,7 +104,8 @@ fn ops_of_pytorch_are_counted_and_drawn() {
             let values = touched.iter().map(|op| &op["counters"][faults]);
             let read: Vec<&Value> = values.filter(|value| !value.is_null()).collect();
             assert!(read.len() > 1, "{what}");
-            // The first call is not compared, because the recorder allocates memory during it.
+            // The first call is not compared, because the recorder allocates memory during it,
+            // which causes page faults.
             assert!(read[1..].iter().all(|value| **value == 100), "{what}: {read:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Tests recordings of PyTorch's profiler without PyTorch. `tests/programs/log_host.c` hands
-//! recordings over as Counterpoint's shim in PyTorch does. The expected values follow from its
-//! function `step`.
+//! recordings over as Counterpoint's shim in PyTorch does. The expected values follow from the
+//! function `step` of this program.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -84,7 +84,7 @@ fn two_recordings_are_one_timeline() {
     let at = |e: &Value| (e["ts"].as_f64().unwrap() * 1e3).round() as i64;
     let [steps, moments] = [("X", "step \"1\"\\é"), ("i", "[memory]")]
         .map(|(phase, name)| named(&events, phase, name).into_iter().map(at).collect::<Vec<_>>());
-    // Times in the trace are floats, which are exact to half a nanosecond.
+    // The times in the trace are rounded, so the comparison allows 5 ns.
     let near = |(step, moment): (&i64, &i64)| (moment - step - 31_000).abs() <= 5;
     assert!(moments.len() == 2 && steps.iter().zip(&moments).all(near), "{steps:?} {moments:?}");
     assert_eq!(named(&events, "i", "[memory]")[0]["args"], json!({"Bytes": -64}));
@@ -192,7 +192,8 @@ fn a_recording_without_an_end_is_counted() {
             "{mode}: {}",
             recorded.stderr()
         );
-        // The recording is smaller than the buffer, so nothing of it was written to a file.
+        // The recording is smaller than the recorder's buffer, so nothing of it was written to a
+        // file before the process ended.
         let lost = BTreeMap::from([("recording_incomplete".to_owned(), 1)]);
         assert_eq!(recorded.losses(), lost, "{mode}");
         assert!(recorded.stderr().contains("a part of a recording is missing"), "{mode}");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// `None` if the compiler does not support OpenMP.
+/// Returns a command that starts the host. `None` if the compiler does not support OpenMP.
 pub fn host(test: &str) -> Option<Command> {
     let Some(library) = library() else {
         testkit::skip(test, "the C compiler has no OpenMP (-fopenmp)");
@@ -51,7 +51,7 @@ fn categories(trace: &Value, name: &str) -> BTreeMap<String, usize> {
     found
 }
 
-/// `words` are the view and its options.
+/// Runs a view of the recording, and returns its output. `words` are the view and its options.
 fn view(recorded: &Recorded, words: &[&str]) -> String {
     let mut view = Command::new(&recorded.program);
     let output = view.arg(words[0]).arg(recorded.path()).args(&words[1..]).output().unwrap();
@@ -63,8 +63,8 @@ fn ops(recorded: &Recorded) -> Value {
     serde_json::from_str(&view(recorded, &["ops", "--format", "json"])).unwrap()
 }
 
-/// Returns the second of two calls with this name. During the first one, the recorder allocates
-/// memory.
+/// Returns the second of two calls with this name. The first call may include page faults of memory
+/// that the recorder allocates.
 fn op<'a>(document: &'a Value, name: &str) -> &'a Value {
     let all = document["ops"].as_array().unwrap().iter();
     let found: Vec<&Value> = all.filter(|op| op["name"] == name).collect();
@@ -198,7 +198,8 @@ fn nesting_ranges_and_forward_ops() {
     assert_eq!(regions.len(), 1);
     assert_eq!(regions[0]["task_count"], 2);
     assert_eq!(regions[0]["tasks"].as_array().unwrap().len(), 2);
-    // The counters of a range cannot be read on another thread.
+    // A range that ends on another thread is not recorded, because its counters cannot be read
+    // there.
     let names = document["ops"].as_array().unwrap().iter().map(|op| &op["name"]);
     assert!(!names.clone().any(|name| name == "an asynchronous range"));
     assert_eq!(names.count(), 1 + 2 * 10);
@@ -271,8 +272,8 @@ fn a_filter_that_no_op_matches_is_not_explained_with_tvm() {
     }
 }
 
-/// The recorder's own code, data and stack must cause no page faults, wherever on a page the stack
-/// is.
+/// The recorder's own code, data and stack must cause no page faults during ops, wherever in a
+/// memory page the stack ends.
 #[test]
 fn ops_after_forks_count_their_own_page_faults_only() {
     let Some(program) = counterpoint("ops of torch after forks") else { return };
@@ -323,7 +324,7 @@ fn forks_between_ops_and_inside_of_them() {
         .filter(|p| !parents.contains(p))
         .collect();
     assert_eq!(of_children, children);
-    // A call that was running during the fork began in the parent.
+    // A call that was running during the fork is recorded in the parent only.
     for name in ["aten::around", "a range"] {
         assert_eq!((of(name, true).len(), of(name, false).len()), (2, 0), "{name}");
     }

@@ -1,5 +1,5 @@
-//! Tests plugins for PyTorch without PyTorch. `tests/programs/torch_host.c` calls what
-//! Counterpoint's shim in PyTorch calls.
+//! Tests how plugins are loaded for PyTorch and hand over their events, without PyTorch.
+//! `tests/programs/torch_host.c` calls what Counterpoint's shim in PyTorch calls.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +14,7 @@ fn plugin(scratch: &Scratch, name: &str, flags: &[&str]) {
         .expect("a C compiler: Rust links with it");
 }
 
-/// Returns a host that loads the plugins in the directory.
+/// Returns a command that starts the host, which loads the plugins in the directory.
 fn host(test: &str, scratch: &Scratch) -> Option<Command> {
     let program = counterpoint(test)?;
     let library = program.parent()?.parent()?.join("lib/libcounterpoint.so");
@@ -62,7 +62,7 @@ fn a_plugin_hands_its_events_over_in_each_recording() {
 #[test]
 fn wide_ids_and_broken_metadata_are_made_safe() {
     let Some((_scratch, output)) = show("torch_plugins", &["-DMISTAKE=WIDE_ID"]) else { return };
-    // 0x123456789ab does not fit into 32 bits.
+    // The event's id 0x123456789ab does not fit into 32 bits, so 2147483647 takes its place.
     let wide = RECORDING.replace(
         "event 6 1500..9000 id 11 at 3/7 flow 2/own/0 kernel of a test [stream=7] [device=3] \
          [correlation=11]",
@@ -77,7 +77,7 @@ fn wide_ids_and_broken_metadata_are_made_safe() {
     };
     assert!(text(&output.stdout).contains("[broken=\"{'a':\"]"), "{output:?}");
     let said = text(&output.stderr);
-    // The host made two recordings.
+    // The host made two recordings, but the problem is printed only once.
     assert_eq!(said.matches("1 metadata values that are not JSON").count(), 1, "{said}");
 }
 
@@ -123,8 +123,8 @@ fn a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded() {
     let mut said = [0; 6];
     host.stderr.as_mut().expect("a pipe").read_exact(&mut said).expect("the plugin says it");
     assert_eq!(&said, b"hangs\n");
-    // SAFETY: `kill` takes numbers only. The child has not been waited for, so the number is its
-    // own.
+    // SAFETY: `kill` takes numbers only. The child has not been waited for, so no other process can
+    // have its process id.
     assert_eq!(unsafe { libc::kill(host.id() as i32, libc::SIGTERM) }, 0);
     assert_eq!(host.wait().expect("a child").signal(), Some(libc::SIGTERM));
 }

@@ -14,7 +14,8 @@ use crate::support::{Programs, Recorded, counterpoint};
 const STEPS: u64 = 2_000;
 
 /// Runs the host with a budget that is much smaller than the cost of announcing ops. Returns the
-/// recording and the number of calls of `aten::other`. `None` if the program was not built.
+/// recording and the number of calls of `aten::other`. Returns `None` if there is no built
+/// `counterpoint`.
 fn run(mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     run_steps(STEPS, mode, options)
 }
@@ -30,7 +31,7 @@ fn run_steps(steps: u64, mode: &str, options: &[&str]) -> Option<(Recorded, u64)
     Some((recorded, others))
 }
 
-/// Returns the calls of an op in all processes and threads.
+/// Returns the numbers of calls of an op, with one entry for each process and thread.
 fn calls<'a>(profile: &'a Profile, wanted: &str) -> Vec<&'a CountedCalls> {
     let is_it = |one: &&CountedCalls| {
         let op = profile.ops.of(one.process, one.export).and_then(|op| profile.ops.get(op));
@@ -87,8 +88,8 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     });
     let ranges: Vec<_> = ranges.map(|one| (one.calls, one.steps)).collect();
     assert_eq!(ranges, [(STEPS, None)]);
-    // With at least 100 steps of equal weight, the ends of the interval differ from the number by
-    // less than 5 %.
+    // If ops are announced in at least 100 steps of equal weight, both ends of the interval are
+    // within 5 % of the true number.
     let sampled = &row(&recorded, "aten::same")["sampled"];
     let end = |name: &str| sampled["estimated_calls"][name].as_f64().unwrap() / (5 * STEPS) as f64;
     assert_eq!(sampled["estimated_calls"]["value"], (5 * STEPS) as f64, "{sampled}");
@@ -100,7 +101,8 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     assert_eq!(row(&recorded, "aten::first")["sampled"].get("estimated_calls"), None);
 }
 
-/// Ops of the last step are announced in one run of 16. The test needs runs of both kinds.
+/// In about one of 16 runs, the ops of the last step are announced. The test needs runs of both
+/// kinds.
 #[test]
 fn the_last_step_counts_like_the_others() {
     const FEW: u64 = 150;
@@ -140,8 +142,9 @@ fn a_program_without_steps_is_seen_whole() {
     assert_eq!(steps(&profile), (0, 0));
 }
 
-/// A step has from 1 to 9 calls, with a standard deviation of 2.6. With one step in 16 of 2,000,
-/// the standard error is 2,000 · 2.6 / √125.
+/// A step has from 1 to 9 calls, with a standard deviation of 2.6. If ops are announced in 125 of
+/// 2,000 steps (one in 16), the standard error of the estimated number of calls is 2,000 · 2.6 /
+/// √125.
 #[test]
 fn the_interval_holds_the_truth_of_steps_that_differ() {
     let Some((recorded, others)) = run("varying", &[]) else { return };
@@ -176,7 +179,8 @@ fn a_child_that_is_forked_in_any_step_is_seen_whole() {
     );
 }
 
-/// The forked child leaves the op, too. Only the parent must record the op.
+/// The forked child returns from the op, too. The parent must record the op, and the child must
+/// not.
 #[test]
 fn a_child_that_is_forked_inside_of_an_op_is_seen_whole() {
     let Some((recorded, others)) = run("inside", &[]) else { return };

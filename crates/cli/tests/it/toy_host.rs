@@ -1,5 +1,6 @@
-//! Tests a host without an adapter, which announces itself (`tests/programs/toy_host.c`). The first
-//! comment of that file has the expected numbers.
+//! Tests the recording of a host (a runtime that calls ops) that has no adapter in Counterpoint and
+//! announces its ops itself. The first comment of `tests/programs/toy_host.c` has the expected
+//! numbers.
 
 use std::process::Command;
 
@@ -11,7 +12,8 @@ pub fn host() -> Command {
     Command::new(Programs::get().other("toy_host"))
 }
 
-/// `words` are the view and its options.
+/// Runs a subcommand that shows the recording, such as `report`, and returns its output. `words`
+/// are the subcommand and its options.
 fn view(recorded: &Recorded, words: &[&str]) -> String {
     let mut view = Command::new(&recorded.program);
     let output = view.arg(words[0]).arg(recorded.path()).args(&words[1..]).output().unwrap();
@@ -30,7 +32,7 @@ fn every_view_shows_a_host_in_its_own_words() {
     let described: Vec<_> = profile.processes[0].seen_hosts().map(|host| &*host.title).collect();
     assert_eq!(described, ["Toy"]);
 
-    // A bookkeeping op is only timed.
+    // For a bookkeeping op (`toy.alloc`), the recorder measures the time and reads no counters.
     let report = recorded.report(&[]);
     let row = |name: &str| {
         let found = report["rows"].as_array().unwrap().iter().find(|row| row["op"] == name);
@@ -41,7 +43,8 @@ fn every_view_shows_a_host_in_its_own_words() {
     for (name, pages) in [("pad", 2), ("relu", 1)] {
         assert_eq!(row(name), (4, json!(4 * pages)), "{name}");
     }
-    // The agent touches pages when it sees an inner op for the first time.
+    // In these calls, the recorder sees inner ops for the first time, which causes a few page
+    // faults of its own.
     for (name, pages) in [("conv", 5), ("a range", 6), ("forward", 20)] {
         let (calls, counted) = row(name);
         let most = 4 * pages + 30;

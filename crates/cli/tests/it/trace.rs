@@ -11,8 +11,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const BASE: i64 = 1_700_000_000_000_000_000 / 7_889_238_000_000_000 * 7_889_238_000_000_000;
 const NAME: &str = "odd \"name\" \\ \n\u{1}é";
 
-/// Two dispatches have two workgroups each on two threads, and one has three workgroups on one
-/// thread.
+/// Makes a profile with three dispatches. Two of them have two workgroups, one on each of two
+/// threads; the third has three workgroups on one thread.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -229,7 +229,7 @@ fn holistic_trace_analysis_finds_the_kernels() {
     assert!(command.args(["-c", LOOK]).arg(output).status().unwrap().success());
 }
 
-/// In each format, the check states the position of the wrong byte.
+/// For JSON and for Perfetto's format, `trace check` states at which byte the fault is.
 #[test]
 fn check_names_the_byte() {
     let (scratch, dir) = script().written();
@@ -272,7 +272,7 @@ fn check_names_the_byte() {
     check("check-missing", 2, &["nothing.json"]);
 }
 
-/// A sampled counter of a CPU becomes a series of rates. One tick is 1 ns.
+/// A sampled counter of a CPU becomes a series of rates. One tick of the profile's clock is 1 ns.
 #[test]
 fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;
@@ -315,7 +315,7 @@ fn tracks_are_rates_with_gaps() {
             (ns(&trace, &e["ts"]), e["args"]["Joules/s"].as_f64().unwrap())
         })
         .collect();
-    // The rates are 4 × 0.5 in 1 µs and 6 × 0.5 in 2 µs, where the counter was counting for half of
-    // the time.
+    // In the first µs, the counter wraps around and rises by 4 units of 0.5 J. In the next 2 µs it
+    // rises by 6 units while it counts for half of the time, so the rate is doubled.
     assert_eq!(points, [(0, 2_000_000.0), (1_000, 3_000_000.0)]);
 }

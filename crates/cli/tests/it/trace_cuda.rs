@@ -1,5 +1,5 @@
-//! Tests a recording of one training step on a real device (fixtures/traces/README.md). The
-//! expected numbers are sums over the file's own events.
+//! Tests the import of a trace that `torch.profiler` recorded of one training step on a GPU
+//! (`fixtures/traces/README.md`). The expected numbers are sums over the events of that trace.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,8 +54,8 @@ fn a_step_on_a_device_is_what_its_trace_says() {
         assert_eq!(found, (Some(*count), Some(*total)), "{name}");
     }
 
-    // Kineto uses the name of the program as the device's name. The label contains the device's
-    // number.
+    // Kineto uses the name of the program as the device's name. So the report shows the label that
+    // Kineto gives to the device, which contains the device's number.
     let all: i64 = expected.values().map(|(_, total)| total).sum();
     let by_device = rows(&profile, "device");
     let device = by_device.iter().find(|row| row["device"] == 0).expect("a device");

@@ -12,7 +12,8 @@ fn run(args: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(args).args(paths).output().unwrap()
 }
 
-/// Returns the JSON and the messages. Each arrow in the file must have both ends.
+/// Exports the profile with the options `more`, and returns the trace and the messages of the
+/// export. Each arrow in the exported file must have both ends.
 fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     let file = scratch.join("part.json");
     let output = run(&[&["trace", "export"], more, &["-o"]].concat(), &[&file, profile]);
@@ -23,7 +24,8 @@ fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap(), words)
 }
 
-/// Returns form, category, name and time of each event. Events with the names of rows are left out.
+/// Returns phase (`ph`), category, name and time of each event, sorted by time. Metadata events,
+/// such as the names of processes and threads, are left out.
 fn events(trace: &Value) -> Vec<(String, String, String, f64)> {
     let all = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] != "M");
     let text = |e: &Value, key: &str| e[key].as_str().unwrap_or("").to_owned();
@@ -53,8 +55,9 @@ fn recorded(scratch: &Scratch) -> PathBuf {
 fn a_window_of_a_recording() {
     let scratch = Scratch::new();
     let profile = recorded(&scratch);
-    // The first call begins at 1,000 ns, so the window is from 2,050 to 3,000 ns. The third call
-    // begins when the window ends.
+    // `--from` and `--to` count from the first call, which begins at 1,000 ns. So the window is
+    // from 2,050 to 3,000 ns. The third call begins exactly at the end of the window, so it is left
+    // out.
     let (trace, words) = part(&profile, &scratch, &["--from", "1.05us", "--to", "2us"]);
     let found = events(&trace);
     let kinds: Vec<_> =
@@ -89,7 +92,7 @@ fn categories_of_a_recording() {
         all.dedup_by(|a, b| a == b);
         all
     };
-    // An arrow needs both of its ends.
+    // If one end of an arrow is left out, the other end is left out, too.
     assert_eq!(forms(&["--category", "kernel"]), ["X kernel"]);
     let both = ["--category", "kern*", "--category", "cpu_o?"];
     assert_eq!(forms(&both), ["X cpu_op", "X kernel", "f ac2g", "s ac2g"]);
@@ -135,7 +138,8 @@ fn a_part_of_an_imported_trace() {
     };
     let base = "--from 100us --to 200us";
     let window: Vec<&str> = base.split(' ').collect();
-    // The first event is at 100 µs.
+    // `--from` and `--to` count from the first event, which is at 100 µs. So the window is from 200
+    // to 300 µs.
     let (kept, words) = part(&profile, &scratch, &window);
     let expected = [
         "B half 120",
@@ -155,7 +159,8 @@ fn a_part_of_an_imported_trace() {
         "e async 500",
     ];
     assert_eq!(named(&kept), expected);
-    // The first point has the value of the last point before the window.
+    // At the start of the window, the counter has a point with the value of the last point before
+    // the window.
     let points = kept["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "C");
     assert_eq!(points.map(|e| e["args"]["bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4]);
     assert!(words.contains("3 slices, 3 values of counters, 2 ends of arrows"), "{words}");

@@ -1,5 +1,5 @@
-//! Tests the import of unusual traces that other programs wrote. An unreadable part does not affect
-//! other parts.
+//! Tests the import of unusual traces that other programs wrote. An unreadable part of a trace must
+//! not affect its other parts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,7 +17,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns the profile and the messages of the import.
+/// Writes `trace` into the file `name`, imports the file, and returns the profile's path and the
+/// messages of the import.
 fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     let file = scratch.join(name);
     std::fs::write(&file, trace).unwrap();
@@ -54,7 +55,7 @@ fn loss(name: &str, count: u64) -> (String, u64) {
     (name.to_owned(), count)
 }
 
-/// JAX and TensorFlow write picoseconds.
+/// The traces of JAX and TensorFlow have times with a resolution of picoseconds.
 #[test]
 fn digits_beyond_nanoseconds_are_kept() {
     let scratch = Scratch::new();
@@ -69,7 +70,7 @@ fn digits_beyond_nanoseconds_are_kept() {
     for part in [
         r#""ts":1.500,"dur":1e-06"#,
         r#""ts":1763652130123456.7891234,"dur":12.345678"#,
-        // 9,007,199,254,740,993 ns are more than 2⁵³.
+        // The number of ns is 2⁵³ + 1, which an `f64` cannot represent.
         r#""ts":9007199254740.993,"dur":1.000"#,
         r#""tid":18446744073709551617,"ts":23.000,"dur":15.000,"id":9007199254740993"#,
     ] {
@@ -89,7 +90,7 @@ fn digits_beyond_nanoseconds_are_kept() {
     let output = run(&["trace", "merge", "-o"], &[&merged, &other, &scratch.join("t.json")]);
     assert!(output.status.success(), "{output:?}");
     let merged = std::fs::read_to_string(merged).unwrap();
-    // Merging aligns 1.5 µs in t.json with 5 µs in the other file.
+    // Merging aligns the first event of t.json (1.5 µs) with the base time of other.json (5 µs).
     assert!(merged.contains("1763652130123460.2891234,\"dur\":12.345678"), "{merged}");
 }
 
@@ -139,7 +140,8 @@ fn one_bad_event_only_loses_itself() {
             assert_eq!(check.status.code(), Some(1), "{event}");
         }
     }
-    // Bad names, other keys of an object, and a second document.
+    // Around the events are a byte order mark, members with unreadable values, and a second
+    // document.
     let scratch = Scratch::new();
     let trace = format!("\u{feff}{{\"x\":NaN,\"traceEvents\":[{}],\"y\":[1,]}}\n{{}}", good(1));
     let (profile, _) = import(&scratch, "t.json", trace.as_bytes());
@@ -196,7 +198,8 @@ fn spans_and_counters_are_in_every_view() {
     assert_eq!([&all["total"]["calls"], &all["total"]["spans"]], [&json!(1), &json!(3)]);
     assert_eq!(all["threads"].as_array().unwrap().len(), 1);
     let notes = all["notes"].to_string();
-    // The two local ids belong to different processes.
+    // A local id belongs to its process, so these two events with the same local id are not one
+    // span.
     assert!(notes.contains("2 slices begin without an end or end without a begin"), "{notes}");
     assert!(notes.contains("not on a thread: 3 asynchronous spans"), "{notes}");
     let mut tracks: Vec<Value> = all["tracks"]
@@ -220,7 +223,7 @@ fn spans_and_counters_are_in_every_view() {
         ["mem[b]", "bytes", 1, 1, 5.0]
     ]);
     assert_eq!(Value::from(tracks), expected);
-    // Calls without a thread have no row in this table.
+    // Spans have no thread, so the report by thread has no rows for them.
     let by_thread = run(&["report", "--by", "thread", "--format", "json"], &[&profile]);
     let by_thread: Value = serde_json::from_slice(&by_thread.stdout).unwrap();
     assert_eq!(by_thread["rows"].as_array().unwrap().len(), 1);
@@ -271,7 +274,8 @@ fn a_profilers_own_rows_have_no_share() {
 #[test]
 fn files_of_other_kinds() {
     let scratch = Scratch::new();
-    // XSpace{planes{id: 1, name: "/host:CPU", lines{}}}, as its published definition encodes it.
+    // The protobuf encoding of XSpace{planes{id: 1, name: "/host:CPU", lines{}}}, a trace of
+    // TensorFlow's profiler.
     let xplane = b"\x0a\x0f\x08\x01\x12\x09/host:CPU\x1a\x00";
     let elf = std::fs::read("/proc/self/exe").unwrap()[..4096].to_vec();
     for (bytes, what) in [
@@ -323,7 +327,7 @@ fn perfettos_format_of_other_writers() {
     assert!(text(&done.stderr).contains(said), "{done:?}");
     let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
     let base = again["baseTimeNanoseconds"].as_i64().unwrap();
-    // Times in the export have three decimals of a microsecond.
+    // Times in the export are in microseconds with three decimals.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let events = again["traceEvents"].as_array().unwrap();
     let of = |form: &'static str| events.iter().filter(move |e| e["ph"] == form);
@@ -346,7 +350,7 @@ fn perfettos_format_of_other_writers() {
     assert_eq!(losses(&report), [loss("trace_event_damaged", 1)]);
     let notes = report["notes"].to_string();
     assert!(notes.contains("2 packets are not about events"), "{notes}");
-    // A file that was cut anywhere can be imported.
+    // The file can also be imported if its end is missing, which is tested for many lengths.
     let whole = std::fs::read(&file).unwrap();
     for end in (40..whole.len()).step_by(37) {
         let (_, said) = import(&Scratch::new(), "cut.pftrace", &whole[..end]);

@@ -11,8 +11,8 @@ fn cli() -> Command {
     Command::new(env!("CARGO_BIN_EXE_counterpoint"))
 }
 
-/// A trace that Counterpoint wrote contains less than its profile. So its import is refused, even
-/// if another program has written the trace again.
+/// A trace that Counterpoint wrote contains less than the profile from which it was exported. So
+/// the import of such a trace is refused, even if another program has written it again.
 #[test]
 fn traces_of_counterpoint_are_refused() {
     let scratch = testkit::Scratch::new();
@@ -59,7 +59,8 @@ fn traces_of_counterpoint_are_refused() {
     }
     let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
-    // The exported part is still a trace of another program, so it can be imported again.
+    // `new.cpt` was imported from another program's trace, so a trace that is exported from it can
+    // be imported again.
     done(&["trace", "export", "new.cpt", "-o", "part.json", "--from", "0ns"]);
     done(&["trace", "import", "part.json", "-o", "again.cpt"]);
 }
@@ -95,7 +96,7 @@ fn a_trace_becomes_a_profile() {
         [(json!("a"), json!(2), json!(3000.0)), (json!("b"), json!(1), json!(1500.0))]
     );
 
-    // The earlier profile is kept.
+    // If an import fails, the earlier profile is kept.
     std::fs::write(at("bad.json"), r#"{"traceEvents":[{"name":"a"b"}]}"#).unwrap();
     let bad = import("bad.json");
     assert_eq!(bad.status.code(), Some(2));
@@ -116,7 +117,7 @@ fn a_trace_becomes_a_profile() {
     assert!(output.exists());
 }
 
-/// Two versions of PyTorch make the traces.
+/// The report's sums must equal those of PyTorch, for traces of two versions of PyTorch.
 #[test]
 fn our_sums_equal_torchs() {
     crate::support::torch("torchs_sums").as_deref().into_iter().for_each(compare_sums);
@@ -137,7 +138,7 @@ fn compare_sums(python: &Path) {
     // torch counts all slices with one name as one op, even if their categories differ.
     let mut ours = BTreeMap::<&str, (u64, f64, f64)>::new();
     for row in report["rows"].as_array().unwrap() {
-        // Kineto writes a slice that covers the whole trace.
+        // Kineto also writes a slice for the whole trace, and this slice is not an op.
         if row["role"] == "bookkeeping" {
             continue;
         }
@@ -152,17 +153,17 @@ fn compare_sums(python: &Path) {
     for (op, (calls, total_us, self_us)) in &theirs {
         let (our_calls, our_ns, our_self_ns) = ours[op.as_str()];
         assert_eq!(our_calls, *calls, "{op}");
-        // PyTorch adds up fractions of µs.
+        // PyTorch adds up fractions of µs, and we add up times that were rounded to ns.
         let off = (our_ns - total_us * 1e3).abs();
         assert!(off < *calls as f64, "{op}: {our_ns} ns, torch says {total_us} µs");
-        // The times of the call and of the calls inside are each wrong by fractions of a
-        // nanosecond.
+        // The self time is computed from the times of the call and of the calls in it, each of
+        // which was rounded to ns.
         let off = (our_self_ns - self_us * 1e3).abs();
         assert!(off < 4.0 * *calls as f64, "{op}: {our_self_ns} ns, torch says {self_us} µs");
     }
 }
 
-/// Some nested slices are equal to the slice around them, and some are empty.
+/// Adds random nested slices. Some of them are equal to the slice around them, and some are empty.
 fn nest(
     draw: &mut impl FnMut(u64) -> u64,
     (begin, end): (u64, u64),
@@ -185,7 +186,7 @@ fn nest(
     }
 }
 
-/// A script builds a tree from the JSON.
+/// The expected times are those of a script that builds a tree from the JSON.
 #[test]
 fn self_times_of_random_nests() {
     let Some(python) = testkit::python::with("self_times", "json") else { return };

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// Kineto would use this base.
+/// The base time that Kineto would use: a whole number of quarters of a year (7,889,238 s) since
+/// 1970.
 const BASE: i64 = 1_700_000_000_000_000_000 / 7_889_238_000_000_000 * 7_889_238_000_000_000;
 
 fn golden(scratch: &Scratch) -> Golden {
@@ -15,7 +16,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// One call is at monotonic time 1,000. The clock of real time is ahead by `ahead` ns.
+/// Exports a trace with one call, at a monotonic time of 1,000 ns, and returns the path of the
+/// trace. The clock of real time is ahead by `ahead` ns.
 fn profile(scratch: &Scratch, name: &str, ahead: u64, boot: &str) -> String {
     let mut script = ProfileScript::monotonic();
     script.manifest.boot_id = boot.to_owned();
@@ -53,8 +55,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     };
     let a = profile(&scratch, "a.json", 0, "boot-1");
     let b = profile(&scratch, "b.json", 7_000, "boot-1");
-    // This trace looks as if PyTorch had written it on another machine. The base time is at the
-    // end.
+    // This trace looks as if PyTorch had written it on another machine. Its base time comes after
+    // the events.
     let c = write(
         "c.json",
         format!(
@@ -91,7 +93,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     let expected = [
         (json!(100), "f", first),
         (json!(5_000_000), "f", first),
-        // The clock of this file had been set forward by 7 µs.
+        // In b.json, the clock of real time is ahead by 7 µs, but the two files have the same
+        // monotonic clock.
         (json!(100_000_100), "f", first),
         (json!(105_000_000), "f", first),
         (json!(200_000_100), "aten::\"mm\"", BASE + 100_000 + 5_001),
@@ -103,7 +106,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
         (&torch["tts"], &torch["dur"], &torch["tid"]),
         (&json!(7), &json!(2.0), &json!("t"))
     );
-    // Without a base time, the first event is aligned with that of the first file.
+    // The last file, d.json, has no base time, so its first event is aligned with the first event
+    // of a.json.
     assert_eq!(at(&trace, events(&trace, "B")[0]), first);
     assert_eq!(at(&trace, events(&trace, "E")[0]), first + 10_000);
 
@@ -139,7 +143,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     assert_eq!(facts["schema"], "counterpoint.trace-merge/1");
     let alignment = |i: usize| &facts["files"][i]["alignment"];
     assert_eq!(alignment(1)["by"], "monotonic");
-    // Two snapshots are each precise to ±10 ticks of 1 ns on both sides.
+    // The alignment uses one snapshot of the clocks from each file. The two clocks of a snapshot
+    // were read within twice its uncertainty of 10 ns. So the sum for two files is 2 · 2 · 10 ns.
     assert_eq!(alignment(1)["shift_ns"], -7_000);
     assert_eq!(alignment(1)["uncertainty_ns"], 40.0);
     assert_eq!(

@@ -1,5 +1,6 @@
-//! Tests exports in Perfetto's trace processor. It must show the same for Chrome JSON and for
-//! `.pftrace`, with the numbers and sums of `report --raw`.
+//! Tests exported traces by loading them into Perfetto's trace processor. The trace processor must
+//! show the same for Chrome JSON and for `.pftrace`. The numbers of calls and the sums must be
+//! those of `report --raw`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,8 +27,8 @@ pub fn export(profile: &Path, to: &Path, more: &[&str]) -> String {
 }
 
 /// Makes a timeline of Chrome JSON comparable with one of Perfetto's format. In Chrome JSON, calls
-/// have arguments that only imports need, and three numbers are written as a list. Perfetto's
-/// format leaves out zeros of the three numbers, and the trace processor shows each dot of a key as
+/// have arguments that only imports need, and three coordinates are written as a list. Perfetto's
+/// format leaves out coordinates that are 0, and the trace processor shows each dot of a key as
 /// `_`.
 fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     for slice in &mut timeline.slices {
@@ -51,7 +52,8 @@ fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     timeline
 }
 
-/// Returns the timeline of Perfetto's format.
+/// Checks that the trace processor shows the same for Chrome JSON and for Perfetto's format,
+/// compressed or not. Returns the timeline of Perfetto's format.
 fn both(oracle: &mut TraceProcessor, what: &str, profile: &Path, scratch: &Scratch) -> Timeline {
     both_with(oracle, what, profile, scratch, &[])
 }
@@ -80,7 +82,9 @@ fn both_with(
     perfetto
 }
 
-/// Returns the slices that are in no other slice of their row. [`as_reported`] adds up only these.
+/// Returns those of `slices` that are not inside of another one of them in the same row.
+/// [`as_reported`] adds up only these, because a report does not count an op's calls inside of
+/// calls of the same op.
 pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     let around = |s: &Shown, o: &Shown| {
         o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
@@ -88,7 +92,7 @@ pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     slices.iter().copied().filter(|s| !slices.iter().any(|o| around(s, o))).collect()
 }
 
-/// Checks that the numbers are those of the report with `--raw`.
+/// Checks that the timeline's calls, times and counters are those of the report with `--raw`.
 fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report =
@@ -170,7 +174,7 @@ fn the_kept_profile_is_shown_correctly() {
     assert!(seen > 0);
 }
 
-/// Some counters are usually 0 and come before other counters, and some counters are missing.
+/// Every second counter is 0 in most calls, and in some calls a group of counters is not read.
 #[test]
 fn counters_are_read_as_they_were_counted() {
     let Some(mut oracle) = TraceProcessor::start("oracle_counters") else { return };
@@ -184,7 +188,7 @@ fn counters_are_read_as_they_were_counted() {
     let mut sums = [0u64; 11];
     let mut points = 0;
     for i in 0..600u64 {
-        // Which counters are 0 changes from call to call.
+        // The set of counters that are 0 often changes from one call to the next.
         let value = |c: u64| match (c % 2, (i / (c + 1)) % 5) {
             (0, 0) | (1, 1..) => 1 + 1_000 * c + i,
             _ => 0,
@@ -213,7 +217,7 @@ fn counters_are_read_as_they_were_counted() {
 }
 
 /// The profile has names with special characters, calls of length 0, calls that begin and end
-/// together, programs that replace themselves, and many threads.
+/// together, a process with several programs, and many threads.
 #[test]
 fn hostile_profiles_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_hostile") else { return };
@@ -277,7 +281,7 @@ fn hostile_profiles_are_shown_correctly() {
     assert_eq!(rows.len(), 300);
 }
 
-/// One clock was set back.
+/// The clock of real time was set back by 5 s between the two processes.
 #[test]
 fn snapshots_of_clocks_are_in_order() {
     let Some(mut oracle) = TraceProcessor::start("oracle_clocks") else { return };
@@ -303,7 +307,7 @@ fn snapshots_of_clocks_are_in_order() {
     assert_eq!(begins, [200_000, 200_000, 400_000, 400_000]);
 }
 
-/// IREE has its own threads.
+/// Records `iree-run-module` without worker threads, with worker threads, and in several processes.
 #[test]
 fn fresh_recordings_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fresh") else { return };
@@ -351,7 +355,7 @@ fn forks_are_shown_correctly() {
     assert!(recorded.calls_per_process().len() > 1);
 }
 
-/// A sample that is not a number has no point.
+/// A sample that is missing, infinite or NaN has no point in the timeline.
 #[test]
 fn tracks_of_any_value_are_shown() {
     use profile::TracksWriter;

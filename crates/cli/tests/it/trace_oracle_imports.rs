@@ -1,5 +1,5 @@
-//! Opens exports of imported traces and of merged traces in Perfetto's trace processor. The trace
-//! processor drops some slices from Chrome JSON.
+//! Opens exports of imported traces and of merged traces in Perfetto's trace processor. From Chrome
+//! JSON, the trace processor drops slices that overlap without being nested.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ fn counters_with_different_ids_are_different_series() {
         ("c id: 0x5 v", 5_000, 7.0),
     ];
     assert_eq!(found, expected);
-    // With Chrome's format, there is the same number of tracks.
+    // There is one track for each of the two ids, and one for the events without an id.
     let tracks = "select count(*) from counter_track";
     assert_eq!(oracle.query(tracks), [[json!(3)]]);
 }
@@ -137,7 +137,7 @@ fn begins_and_ends_nest_with_whole_slices() {
     assert!(slices.iter().all(|s| s.row == ["p", "t"]));
 }
 
-/// In Chrome's format, thread 0 is the main thread, too.
+/// In Chrome's format, the thread id 0 also stands for the main thread of a process.
 #[test]
 fn thread_0_is_the_main_thread() {
     let Some(mut oracle) = TraceProcessor::start("oracle_thread_0") else { return };
@@ -177,7 +177,7 @@ fn times_before_1970_keep_their_distances() {
     assert_eq!((perfetto.points[0].ts, perfetto.points[0].value), (1_000, 4.0));
 }
 
-/// The files have different base times.
+/// Two of the files have different base times, and the other one has none.
 #[test]
 fn names_of_rows_survive_a_merge() {
     let Some(mut oracle) = TraceProcessor::start("oracle_merge") else { return };
@@ -185,8 +185,8 @@ fn names_of_rows_survive_a_merge() {
     let base = 1_790_857_026_000_000_000i64;
     let mut files = Vec::new();
     for rank in 0..3i64 {
-        // The second file has no base time, and its events that only name processes have an early
-        // time.
+        // The second file has no base time. The events that only name processes and threads have a
+        // time of 0, long before the slices.
         let mut trace = json!({
             "distributedInfo": {"rank": rank, "world_size": 3},
             "traceEvents": [
@@ -255,7 +255,8 @@ fn torchs_traces_are_shown_correctly() {
 }
 
 /// Checks that `all`, from Perfetto's format, contains the slices of `part`, from Chrome's format,
-/// perhaps in other rows. The trace processor drops `more` slices from Chrome's format.
+/// perhaps in other rows. `all` must have `more` further slices: those that the trace processor
+/// drops from Chrome's format.
 fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, more: u64) {
     let key = |s: &Shown, base_ns: i64| {
         let times = [s.ts + base_ns, s.dur];
@@ -295,8 +296,8 @@ fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
         of.2 += row["total_ns"].as_f64().unwrap();
     }
     for ((category, name), (calls, inner, ns)) in reported {
-        // The steps of PyTorch's profiler are one row in a report. In a timeline, their names
-        // contain their numbers.
+        // All steps of PyTorch's profiler together are one row in a report. In a timeline, their
+        // names contain their numbers.
         let is_it = |shown: &str| match name {
             "ProfilerStep*" => shown.starts_with("ProfilerStep#"),
             _ => shown == name,

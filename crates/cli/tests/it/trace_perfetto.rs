@@ -1,5 +1,5 @@
-//! Tests `counterpoint trace export -o x.pftrace`. A decoder from Perfetto's published definitions
-//! reads the file.
+//! Tests `counterpoint trace export -o x.pftrace`. The exported files are read with classes that
+//! were generated from Perfetto's published definitions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,7 @@ fn decode(python: &Path, trace: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns texts, sorted by the first two elements.
+/// Sorts values by their first two elements, and returns them as texts.
 fn sorted(mut all: Vec<Value>) -> Vec<String> {
     all.sort_by_key(|one| (one[0].as_i64(), one[1].as_i64(), one.to_string()));
     all.iter().map(Value::to_string).collect()
@@ -47,8 +47,8 @@ fn sort(args: &Value) -> Value {
     json!(pairs)
 }
 
-/// Returns the slices of Chrome's format, with arguments as in Perfetto's format: lists of three
-/// become x, y and z without zeros, and nulls are removed.
+/// Returns the slices of Chrome's format, with arguments as in Perfetto's format: a list of three
+/// numbers becomes keys with x, y and z, and zeros of such a list and nulls are left out.
 fn of_chrome(trace: &Value) -> Vec<String> {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
@@ -153,7 +153,8 @@ fn rows_counters_and_arrows_equal_those_on_paper() {
     let process = script.process(100);
     process.library("mlp", &["é \"x\"\n", "inner"]);
     let main = process.thread("main");
-    // A call is recorded when it ends. In the third call, one group was read.
+    // A call is recorded when it ends, so the inner call comes first. In the third call, only one
+    // group of counters was read.
     let call = |call: CallScript| call.group(5, &[3]).group(5, &[u64::MAX]).group(5, &[9]);
     main.call(call(CallScript::new(1, 1_100, 300)));
     main.call(call(CallScript::new(0, 1_000, 500)));
@@ -187,8 +188,8 @@ fn rows_counters_and_arrows_equal_those_on_paper() {
     );
 }
 
-/// A call has more series than the packet of a slice can have, and values for which the packet has
-/// no field.
+/// Most calls have more counters (11) than the packet of a slice can have. Some values are 2⁶³ or
+/// more, for which this packet has no field.
 #[test]
 fn many_series_and_large_values_arrive() {
     let Some(python) = python("perfetto_series") else { return };
@@ -259,7 +260,8 @@ fn both_formats_agree_for_any_calls() {
     }
 }
 
-/// The contents of a trace, from the file itself. The ends of arrows are identified by id and row.
+/// The contents that a trace must still have after its import and export, computed from the
+/// original file. The ends of arrows are identified by id and row.
 struct Expected {
     slices: Vec<String>,
     instants: Vec<String>,
@@ -344,7 +346,8 @@ fn found(trace: &Value) -> Expected {
         let args = sort(&s["args"]);
         json!([s["start"], s["duration"], s["name"], s["category"], args, row(s)]).to_string()
     };
-    // An instant with an arrow was only added for an end of an arrow that belongs to no slice.
+    // Instants with an end of an arrow are not from the original trace: the export adds one for
+    // each end that belongs to no slice.
     let instants = all("instants").filter(|i| i["from"] == json!([]) && i["to"] == json!([]));
     let instant = |i: &Value| {
         json!([i["at"], i["name"], i["category"], sort(&i["args"]), row(i)]).to_string()
@@ -455,7 +458,7 @@ fn torchs_traces_keep_their_contents() {
     }
 }
 
-/// All times are on the same clock.
+/// The base times of the two files differ, and the export has all times on one clock.
 #[test]
 fn several_imported_traces_have_separate_rows() {
     let Some(python) = python("perfetto_several") else { return };

@@ -69,7 +69,8 @@ fn traces_of_other_programs_come_back() {
     }
 }
 
-/// The traces are in a directory next to the checkout.
+/// PyTorch's traces are in `shared/workloads/traces`, next to the checkout. Without this folder,
+/// the test is skipped.
 #[test]
 fn torchs_traces_come_back() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
@@ -93,7 +94,8 @@ fn torchs_traces_come_back() {
     }
 }
 
-/// The export must equal the result of `trace merge`.
+/// If several traces are imported into one profile, its export must equal the result of `trace
+/// merge` for the same traces.
 #[test]
 fn several_traces_come_back_merged() {
     let scratch = Scratch::new();
@@ -148,7 +150,7 @@ fn several_traces_come_back_merged() {
     assert!(generic.to_string().contains("\"cat\":\"runtime\""));
 }
 
-/// Categories are converted to generic ones, to Kineto's, and back.
+/// Kineto's categories are converted to generic ones, and these are converted back to Kineto's.
 #[test]
 fn vocabularies_can_be_converted_back() {
     let categories = [
@@ -191,10 +193,11 @@ fn vocabularies_can_be_converted_back() {
     import("generic.json", "g.cpt");
     export(&at("g.cpt"), &at("back.json"), &["--vocabulary", "kineto"]);
     assert_eq!(read(&at("back.json"))["traceEvents"], trace["traceEvents"]);
-    // Without a vocabulary, the export keeps the imported categories.
+    // Without the option `--vocabulary`, the export keeps the imported categories.
     export(&at("g.cpt"), &at("still.json"), &[]);
     assert_eq!(read(&at("still.json")), read(&at("generic.json")));
-    // Some categories have only a generic form.
+    // These categories are generic from the start. The export converts them to the names that
+    // Kineto uses for CUDA.
     let plain = json!([{"ph": "X", "cat": "runtime", "name": "a", "pid": 1, "tid": 2, "ts": 0, "dur": 5},
                        {"ph": "X", "cat": "Memcpy", "name": "a", "pid": 1, "tid": 2, "ts": 9, "dur": 5}]);
     std::fs::write(at("p.json"), plain.to_string()).unwrap();

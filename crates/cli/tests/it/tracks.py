@@ -1,4 +1,4 @@
-"""Reads the two streams of a track with pyarrow, and prints their rows."""
+"""Reads the two Arrow streams of a track with pyarrow, and checks their rows."""
 
 import sys, pyarrow as pa
 series = pa.ipc.open_stream(open(sys.argv[1] + "/series.arrows", "rb")).read_all().to_pylist()

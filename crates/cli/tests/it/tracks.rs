@@ -44,7 +44,9 @@ fn online_cpus() -> u64 {
     ranges.sum()
 }
 
-/// The option `readings=` lists the amounts that the readings add.
+/// `readings=` lists what the readings of a simulated counter add, one after another and then from
+/// the start again. The number after `@` says for how many of 1,000 ns the counter was counting. A
+/// reading with `!` fails.
 #[test]
 fn a_scripted_counter_is_read_as_written() {
     let Some(program) = counterpoint("tracks_sim") else { return };
@@ -78,8 +80,8 @@ fn a_scripted_counter_is_read_as_written() {
     assert_eq!(report["tracks"].as_array().unwrap().len(), 1);
 }
 
-/// The time-stamp counter of each CPU and the ticks of the run's clock count the same oscillator.
-/// Each reading of the counter is between two readings of the clock.
+/// If the run's clock is the time-stamp counter, its ticks and the track `msr/tsc/` of each CPU
+/// count the same oscillator. Each reading of the counter is between two readings of the clock.
 #[test]
 fn per_cpu_counters_agree_with_the_clock() {
     let Some(program) = counterpoint("tracks_tsc") else { return };
@@ -105,8 +107,8 @@ fn per_cpu_counters_agree_with_the_clock() {
             _ => continue,
         };
         let off = (number("rate") / expected - 1.0).abs();
-        // An interrupted reading may be wrong by half of the time between its two readings of the
-        // clock.
+        // The time of a sample is in the middle between two readings of the clock. If the sampler
+        // was interrupted between them, this time may be wrong by half of their distance.
         assert!(off < 0.03, "{track}: {off} off {expected}");
     }
     let rows = samples(&program, &at);
@@ -117,7 +119,8 @@ fn per_cpu_counters_agree_with_the_clock() {
     }
 }
 
-/// The samples before the kill are in the profile, and the program continues.
+/// `counterpoint run` is killed while its program continues. The samples that were written before
+/// must be in the profile.
 #[test]
 fn samples_survive_a_kill_of_run() {
     let Some(program) = counterpoint("tracks_kill") else { return };
@@ -142,7 +145,7 @@ fn samples_survive_a_kill_of_run() {
     let track = &report["tracks"][0];
     assert!(track["samples"].as_u64().unwrap() > 10, "{track}");
     assert_eq!(report["profile"]["clock"]["calibrated"], true);
-    // Without calibration, times would be wrong by a factor.
+    // Without a calibration of the clock, times would be wrong by a factor.
     let over_ns = track["over_ns"].as_f64().unwrap();
     assert!((0.5e9..lived.as_secs_f64() * 1e9).contains(&over_ns), "{track}, {lived:?}");
     let losses: Vec<&str> =
@@ -171,7 +174,8 @@ fn counters_that_cannot_be_sampled_are_refused_before_the_start() {
     );
 }
 
-/// Two series look imported, and two were sampled. Times are in ns.
+/// Two series are written as `run` writes what it samples, and two as an import writes them; the
+/// last one has no samples. Times are in ns.
 #[test]
 fn the_views_of_tracks() {
     let scratch = Scratch::new();

@@ -1,5 +1,6 @@
-//! Tests the adapter for TVM's virtual machine, and sessions. The test program
-//! (`tests/programs/tvm_host.c`) imitates TVM. Its ops touch known numbers of new pages.
+//! Tests the adapter for TVM's virtual machine, and sessions (recordings that the program itself
+//! begins and ends). The test program (`tests/programs/tvm_host.c`) imitates TVM. Its ops touch
+//! known numbers of new pages.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -61,7 +62,7 @@ fn counts(rows: &[Row]) -> BTreeMap<(Role, String), usize> {
     counts
 }
 
-/// Returns the expected calls, by role and name, for `n` runs of the model.
+/// Returns the expected numbers of calls, by role and name, for `n` runs of the model.
 pub fn model(n: usize) -> BTreeMap<(Role, String), usize> {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * n);
     [
@@ -209,7 +210,8 @@ fn check_model(rows: &[Row]) {
     assert_eq!(failed.len(), 2);
 }
 
-/// Checks the counts: an op that touches N new pages has N page faults on each thread.
+/// Checks the counts of page faults: a call must have as many as the new pages that its own thread
+/// touched.
 fn check_counts(rows: &[Row]) {
     assert_eq!(one(rows, Role::Op, "touch").count, Some(100));
     let mut tasks = of(rows, Role::Task, "parallel");
@@ -238,7 +240,8 @@ fn under_run_everything_is_recorded() {
         process.libraries.iter().map(|l| (&*process.host_of(l).title, l.name.as_str())).collect();
     assert_eq!(hosts, [("TVM", "machine")]);
     let calibrations = &profile.processes[0].calibrations;
-    // Each thread calibrates calls with the counter, and book-keeping ops, which are only timed.
+    // Each thread calibrates the cost of recording twice: for calls with the counter, and for
+    // book-keeping ops, which are only timed.
     let threads = profile.processes[0].threads.len();
     let with = |counters| calibrations.iter().filter(|c| c.counters == counters).count();
     assert_eq!((with(1), with(0), calibrations.len()), (threads, threads, 2 * threads));
@@ -269,7 +272,7 @@ fn sessions_follow_one_another() {
         .collect();
     assert_eq!(words, expected);
     for (n, name) in (1..).zip(["a.cpt", "b.cpt", "c.cpt"]) {
-        // The process is still alive.
+        // The process is still alive, but its sessions have ended.
         host.recover(name);
         let profile = host.profile(name);
         assert_eq!(profile.manifest.pool, None, "{name}");
@@ -295,7 +298,7 @@ fn sessions_follow_one_another() {
     assert_eq!(rest, "");
 }
 
-/// The recording of `run` is in progress.
+/// The session begins while the recording of `run` is in progress.
 #[test]
 fn a_session_joins_a_run() {
     let Some(host) = Host::new("session in a run") else { return };
@@ -307,8 +310,8 @@ fn a_session_joins_a_run() {
     assert_eq!(host.profile("unused.cpt").calls(), 0);
 }
 
-/// The user's own instrument comes first before an op and last after it. It may skip ops, and it
-/// may fail.
+/// The user's own instrument (a function that TVM calls before and after each op) is called before
+/// Counterpoint's at the start of an op, and after it at the end. It may skip ops, and it may fail.
 #[test]
 fn a_users_instrument_is_chained() {
     let Some(host) = Host::new("chained instrument") else { return };
@@ -413,7 +416,8 @@ fn a_session_may_end_inside_a_call_of_another_thread() {
     assert_eq!(names("b.cpt"), ["late"]);
 }
 
-/// The child records into a separate part, with the names of the ops that its parent has seen.
+/// The forked child is a separate process of the profile. Its calls have the names of ops that the
+/// parent process saw before the fork.
 #[test]
 fn a_forked_child_names_what_it_records() {
     let Some(host) = Host::new("fork in a session") else { return };

@@ -1,5 +1,6 @@
-//! Tests ops of TVM in runs with a budget. Regions and tasks are recorded if the op that launches
-//! them is recorded. The program is `tests/programs/tvm_host.c` in mode `budget`.
+//! Tests ops of TVM in runs with a budget, in which every call is counted and only some calls are
+//! timed. Parallel regions and their tasks are timed if the op that launches them is timed. The
+//! program is `tests/programs/tvm_host.c` in mode `budget`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -61,7 +62,8 @@ fn counted(profile: &Profile) -> Names {
     names
 }
 
-/// The timed calls, by role, name and thread. The flag says whether counters were read.
+/// The timed calls, by role, name and thread. Each call has the probabilities with which it was
+/// chosen, and a flag that says whether its counters were read.
 type Drawings = BTreeMap<((Role, String), u32), Vec<(Drawn, bool)>>;
 
 fn drawn(profile: &Profile) -> Drawings {
@@ -98,7 +100,8 @@ fn check_profile(what: &str, profile: &Profile) {
     if profile.manifest.budget == Some(0.2) {
         assert!(short.iter().any(|(drawn, _)| drawn.period > 1), "{what}");
     }
-    // A region and its tasks are timed with the periods of their op.
+    // A region and its tasks have the same periods as their op (the inverse probabilities with
+    // which calls are timed).
     let periods = |calls: &[(Drawn, bool)]| -> Vec<(u32, u32)> {
         calls.iter().map(|(drawn, _)| (drawn.period, drawn.counter_period)).collect()
     };

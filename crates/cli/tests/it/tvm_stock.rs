@@ -11,12 +11,13 @@ use record::meta::Role;
 use record::page::{KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES};
 use serde_json::Value;
 
-/// `ops` has the number of calls of each op, by `name(arguments)`.
+/// The calls in a profile. `ops` has the number of calls of each op, by `name(arguments)`.
 #[derive(Default)]
 struct Seen {
     ops: BTreeMap<String, u64>,
     runs: Vec<(String, bool)>,
-    /// The values of each call, by role and name. The inner key is that of the value.
+    /// The values of each call, by role and name. Each inner map has the values of one call, by
+    /// their keys.
     values: BTreeMap<(Role, String), Vec<BTreeMap<u32, u64>>>,
 }
 
@@ -63,7 +64,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/tvm_stock.py");
     let mut command = Command::new(python);
     command.arg(script).arg(library).arg(scratch.path()).args(&run_files);
-    // TVM might use fewer threads.
+    // Without this variable, TVM might use fewer threads.
     let output = command.env("TVM_NUM_THREADS", "2").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -95,7 +96,8 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(losses, [("call_abandoned".to_owned(), 1)].into());
 
     let values = |role, name: &str| found.values[&(role, name.to_owned())].as_slice();
-    // Each storage and the kernel's own buffer have room for 64 by 256 floats.
+    // Each storage has room for 64 by 256 floats, and so has the buffer that the op `work`
+    // allocates.
     let bytes = 64 * 256 * 4;
     for storage in values(Role::Op, "vm.builtin.alloc_storage") {
         assert_eq!(storage[&KEY_STORAGE_BYTES], bytes);
@@ -103,7 +105,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     for workspace in values(Role::Op, "work") {
         assert_eq!(workspace[&KEY_WORKSPACE_BYTES], bytes);
     }
-    // Each launch is a region with two tasks.
+    // Each parallel launch by the op `par` is a region with two tasks.
     let regions = values(Role::Region, "par");
     let tasks = values(Role::Task, "par");
     assert_eq!((regions.len(), tasks.len()), (3, 6));
@@ -111,7 +113,8 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
         let number = region[&KEY_CORRELATION];
         assert_eq!(tasks.iter().filter(|task| task[&KEY_CORRELATION] == number).count(), 2);
     }
-    // The Python collector was active in the last run, and for the ops of the run that throws.
+    // The Python collector was active in the run that throws and in the last run. The op that
+    // throws has no end, so it has no value.
     let process = &profile.processes[0];
     let key = process.value_keys.iter().find(|k| k.name == "number of the op").unwrap().id;
     let given: Vec<u64> =
@@ -120,12 +123,12 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(given.len(), distinct.len());
     assert_eq!(given.len() as u64, said["started"].as_u64().unwrap() - 1);
 
-    // In compiled mode, no ops can be recorded.
+    // In TVM's compiled mode (the second session), no ops can be recorded.
     assert_eq!(said["compiled"]["calls"], 0);
     let (_, found) = seen(&paths[1]);
     assert_eq!((found.ops.len(), found.runs), (0, vec![run("main", false)]));
 
-    // The model was exported and loaded again.
+    // Before the third session, the model was exported and loaded again.
     let (_, found) = seen(&paths[2]);
     assert_eq!(found.ops, ops_of(&said["loaded"]));
     assert_eq!(found.values[&(Role::Task, "par".to_owned())].len(), 2);

@@ -1,5 +1,5 @@
-//! Tests two copies of Counterpoint in one process. The first copy records, and the second one is
-//! inactive.
+//! Tests two copies of Counterpoint in one process. Only one copy may record, and the other one
+//! must be inactive.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// These numbers come from `include/counterpoint/agent.h`.
+/// The numbers for the states of a copy come from `include/counterpoint/agent.h`.
 const WAITING: &str = "1";
 const RECORDING: &str = "2";
 const QUIET: &str = "4";
@@ -32,7 +32,8 @@ fn two(copies: &[&Path]) -> Command {
     command
 }
 
-/// Returns the states of the copies. A star marks the copy that is found by name.
+/// Returns the states of the copies. A star marks the copy whose symbol `counterpoint_agent` the
+/// dynamic linker finds by name.
 fn states(stderr: &str) -> Vec<String> {
     let line = stderr.lines().find(|line| line.starts_with("found ")).unwrap();
     let (found, states) = line.split_once(':').unwrap();
@@ -84,7 +85,8 @@ fn two_copies_that_are_loaded_late() {
     let output = command.env("COUNTERPOINT_RUN_FILE", path.join("run.bin")).output().unwrap();
     assert_eq!(output.status.code(), Some(11), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // A library that was not preloaded does not intercept calls.
+    // Copies that are not preloaded do not intercept the program's calls, so the first copy still
+    // waits for something to record.
     assert_eq!(states(&said), [format!("{WAITING}*"), QUIET.to_owned()]);
     let closed = Command::new(&program).args(["recover", "--close"]).arg(&path).output().unwrap();
     assert!(closed.status.success(), "{closed:?}");
@@ -97,8 +99,8 @@ fn two_copies_that_are_loaded_late() {
     assert_eq!(losses, once());
 }
 
-/// The two `run` commands are of different installations. The inner one records, because its
-/// request is the most recent.
+/// The two `run` commands are of different installations. The inner one records, because it sets
+/// the variable `COUNTERPOINT_RUN_FILE` last.
 #[test]
 fn run_inside_run() {
     let Some(program) = counterpoint("run inside run") else { return };
@@ -124,7 +126,7 @@ fn run_inside_run() {
     assert_eq!((losses[0].name.as_str(), losses[0].count), ("second_agent", 1));
 }
 
-/// Each header must compile alone without a warning.
+/// Each of these headers must compile alone without a warning.
 #[test]
 fn the_headers_compile() {
     let scratch = testkit::Scratch::new();

@@ -112,7 +112,7 @@ fn the_examples_build_with_cmake() {
         must(Command::new("cmake").arg("--build").arg(&build));
         conforms(&program, &build.join(plugin));
     }
-    // This version does not exist.
+    // CMake must refuse a version of the package that does not exist.
     let project = scratch.join("later");
     std::fs::create_dir(&project).expect("makes a folder");
     let text = "cmake_minimum_required(VERSION 3.16)\nproject(later C)\n\

@@ -1,5 +1,6 @@
-//! Tests that a view cannot write. `strace` lists the system calls of views. Some damaged profiles
-//! try to make a view write outside of the profile.
+//! Tests that views (commands that only read a profile) write nothing but their output. `strace`
+//! lists the system calls of views. Some tests use damaged profiles that try to make a view write
+//! outside of the profile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -19,7 +20,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 use crate::foreign::everything;
 use crate::support::counterpoint;
 
-/// `PROFILE` stands for the path of the profile, and `OUT` for the output file.
+/// Commands that only read a profile. `PROFILE` stands for the path of the profile, `METRICS` for a
+/// file of metrics, and `OUT` for the output file.
 const VIEWS: [&str; 26] = [
     "report PROFILE",
     "report PROFILE --by thread",
@@ -49,12 +51,12 @@ const VIEWS: [&str; 26] = [
     "trace export PROFILE --format pftrace --compress -o OUT",
 ];
 
-/// A profile whose program and `run` were killed. A page with calls is still in the pool, and
-/// events of plugins have not been converted.
+/// A profile as it remains after the program and `counterpoint run` were killed. A page (a block of
+/// calls) is still in the pool, and events of plugins have not been converted.
 pub struct Killed {
     pub scratch: Scratch,
     pub dir: PathBuf,
-    /// The directory of the pool.
+    /// The directory with the profile's pool.
     pub shm: PathBuf,
 }
 
@@ -145,7 +147,7 @@ fn words(view: &str, dir: &Path, out: &Path) -> Vec<String> {
     view.split(' ').map(word).collect()
 }
 
-/// Returns the view's output, and its system calls.
+/// Runs a command under `strace`. Returns the command's output, and its system calls.
 pub fn traced(options: &[&str], words: &[String]) -> (Output, String) {
     let scratch = Scratch::new();
     let log = scratch.join("log");
@@ -167,7 +169,8 @@ pub const CHANGES: &str = "trace=open,openat,openat2,creat,unlink,unlinkat,renam
                        ftruncate,chmod,fchmodat,chown,fchownat,lchown,utimensat,setxattr,execve,\
                        connect,bind,landlock_create_ruleset,landlock_restrict_self";
 
-/// Whether the system call changes something outside of this process.
+/// Returns whether a line of strace's output shows a system call that changes something outside of
+/// this process.
 pub fn is_change(line: &str) -> bool {
     let call = line.split_once(' ').map_or(line, |(_, call)| call.trim_start());
     let name = call.split('(').next().unwrap_or_default();
@@ -183,7 +186,8 @@ pub fn is_change(line: &str) -> bool {
     }
 }
 
-/// Whether the command gave up rights. It is enough if the kernel reports that it has no Landlock.
+/// Returns whether the command gave up rights with Landlock. Also returns true if the kernel
+/// reports that it has no Landlock.
 pub fn is_confined(log: &str) -> bool {
     let mut lines = log.lines();
     lines.any(|line| {
@@ -204,7 +208,8 @@ fn no_view_writes_anything_but_its_output() {
         let (output, log) = traced(&["-e", CHANGES], &words);
         assert!(matches!(output.status.code(), Some(0 | 1)), "{view}: {output:?}");
         let changes: Vec<&str> = log.lines().filter(|line| is_change(line)).collect();
-        // The command makes an unnamed file, which gets its name later.
+        // The command writes its output into an unnamed file (`O_TMPFILE`), which gets its name at
+        // the end (`linkat`).
         let around = format!("\"{}\"", killed.scratch.path().display());
         let named = format!("\"{}\"", out.display());
         let is_of_output = |line: &&&str| {
@@ -220,8 +225,8 @@ fn no_view_writes_anything_but_its_output() {
     }
 }
 
-/// `OURS` is a trace that was exported here, `OTHER` is a trace of another program, and `OUT` is
-/// the output.
+/// Commands for traces. `OURS` is a trace that Counterpoint exported, `OTHER` is a trace of another
+/// program, and `OUT` is the output.
 const OF_TRACES: [&str; 7] = [
     "trace check OURS OTHER",
     "trace check OTHER --format json",
@@ -309,11 +314,12 @@ fn views_show_what_was_not_finished() {
     }
 }
 
-/// The profile tries to redirect the conversion of events to another place.
+/// Links in a damaged profile try to redirect the conversion of plugins' events to a place outside
+/// of the profile.
 #[test]
 fn conversions_stay_inside_of_the_profile() {
     type Trap = fn(&Path, &Path);
-    // Links in an archive are relative.
+    // Some traps are relative links, because a link in an archive is relative.
     let traps: [(&str, Trap); 6] = [
         ("a part that is a link", |dir, victim| {
             fs::create_dir_all(dir.join("plugins.tmp")).unwrap();
@@ -376,7 +382,7 @@ fn conversions_stay_inside_of_the_profile() {
     }
 }
 
-/// The view cannot write to the directory with the events.
+/// `report` must also show plugins' events if it has no right to write to their directory.
 #[test]
 fn a_read_only_profile_shows_its_events() {
     let Some(program) = counterpoint("read only") else { return };
@@ -389,7 +395,8 @@ fn a_read_only_profile_shows_its_events() {
     assert!(report.contains("timed kernel"), "{report}");
 }
 
-/// Many events can refer to the same long text. docs/security.md states the limit.
+/// Many events can refer to the same long text, which the exported trace repeats. docs/security.md
+/// states the limit for this growth.
 #[test]
 fn few_bytes_of_events_do_not_become_many() {
     let scratch = Scratch::new();

@@ -1,7 +1,8 @@
 //! Damages the bytes of a file.
 //!
-//! In a file with checksums, readers detect most damage by the checksums, so their later code would
-//! not be tested. [`seal_frames`] and [`seal_pages`] write correct checksums for damaged bytes.
+//! In a file with checksums, a reader detects most damage by the checksums, so the code after this
+//! check would not be tested. [`seal_frames`] and [`seal_pages`] write correct checksums for
+//! damaged bytes.
 
 use record::meta::frame_bytes;
 use record::page::HEADER_BYTES;
@@ -67,8 +68,9 @@ pub fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     bytes.splice(at..end, with.bytes());
 }
 
-/// Offset and length of the parts of a pool that are in use: the header, the run's row, the claims,
-/// two rows, and the first two pages.
+/// Offset and length in bytes of the parts of a pool that are in use: the header, the run's own
+/// row, the owners of 16 pages, two rows of the process table, and the beginnings of the first two
+/// pages.
 pub const OF_POOL: [(usize, usize); 6] = [
     (0, 192),
     (1024, 1024),
@@ -78,7 +80,7 @@ pub const OF_POOL: [(usize, usize); 6] = [
     (1_114_112 + 65_536, 2_400),
 ];
 
-/// Returns the offset and length of the damaged part.
+/// Damages one of the parts in [`OF_POOL`], and returns its offset and length.
 pub fn change_pool(r: &mut Random, bytes: &mut [u8]) -> (usize, usize) {
     let (from, length) = r.of(&OF_POOL);
     let mut some = bytes[from..from + length].to_vec();
@@ -89,7 +91,8 @@ pub fn change_pool(r: &mut Random, bytes: &mut [u8]) -> (usize, usize) {
     (from, length)
 }
 
-/// Writes the correct checksum of each frame's present content.
+/// Writes into each frame (record) of a metadata file the correct checksum of the frame's present
+/// content.
 pub fn seal_frames(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(prefix) = bytes.get(at..at + 16).and_then(|b| <[u8; 16]>::try_from(b).ok()) {
@@ -101,8 +104,9 @@ pub fn seal_frames(bytes: &mut [u8]) {
     }
 }
 
-/// Writes correct checksums of pages. The offsets are in docs/file-format.md: `committed` is at 88,
-/// and the checksum is at 120.
+/// Writes into each page (block of calls) of a file the correct checksum of the page's present
+/// content. The offsets are in docs/file-format.md: `committed` (the number of bytes of records) is
+/// at 88, and the checksum is at 120.
 pub fn seal_pages(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(word) = bytes.get(at + 88..at + 92).and_then(|b| <[u8; 4]>::try_from(b).ok()) {
@@ -124,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Without new checksums, most damage would only test the check of the checksum.
+    /// Damaged pages are refused for their checksums until [`seal_pages`] writes new ones.
     #[test]
     fn sealed_pages_are_read() {
         let mut page = PageMaker::new(PageStart::default());

@@ -9,7 +9,8 @@ use profile::Origin;
 use crate::{Cli, run_command};
 
 /// Views in their formats, and the commands that recover or end a recording. `PROFILE` stands for
-/// the path of the profile. Standard output is `/dev/null` here.
+/// the path of the profile. The standard output of the worker process that runs these commands is
+/// `/dev/null`.
 const READING: [&str; 60] = [
     "report PROFILE",
     "report PROFILE --by thread --width 60",

@@ -15,7 +15,7 @@ pub struct Held;
 #[global_allocator]
 static ALLOCATOR: Held = Held;
 
-/// Sets the limit, beyond which allocations fail.
+/// Sets the limit for the sum of allocated bytes. An allocation that would exceed it fails.
 pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
@@ -59,8 +59,9 @@ fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     memory
 }
 
-// SAFETY: each function passes its arguments on to the system's allocator and returns its result. A
-// null pointer means that there is no memory, as the trait requires.
+// SAFETY: each function passes its arguments on to the system's allocator and returns its result,
+// or returns a null pointer. According to the trait, a null pointer means that the allocation
+// failed.
 unsafe impl GlobalAlloc for Held {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller meets the contract of `alloc`, which is also that of the system's
@@ -82,7 +83,8 @@ unsafe impl GlobalAlloc for Held {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The old and the new memory may exist at the same time.
+        // The whole new size is counted, because the old and the new memory may exist at the same
+        // time.
         // SAFETY: the caller meets the contract of `realloc`, and the memory came from the system's
         // allocator.
         let moved = counted(size, || unsafe { System.realloc(memory, layout, size) });

@@ -38,12 +38,12 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// A process does at most this many cases. So many are done in one process that the time for making
-/// the profiles does not matter, and that a leak is noticed.
+/// A worker process does at most this many cases. The number is large, so the time for making the
+/// profiles (once for each worker) hardly matters, and a memory leak is noticed.
 const AT_ONCE: u64 = 20_000;
 
-/// A case that takes longer counts as one that hangs. A case takes milliseconds, and a little more
-/// on a busy machine.
+/// If one step of a case takes longer, the worker counts as hanging and is killed. A case takes
+/// milliseconds, and a little more on a busy machine.
 const NO_PROGRESS: Duration = Duration::from_secs(60);
 
 const BETWEEN_WORDS: Duration = Duration::from_secs(60);
@@ -71,7 +71,8 @@ fn any_file_of_a_profile_may_be_damaged() {
     assert_eq!(done, cases, "every case was done");
 }
 
-/// Also checks that the cases after a failure are still done.
+/// Causes failures on purpose. Each of them must be found, and the cases after it must still be
+/// done.
 #[test]
 fn what_goes_wrong_is_found() {
     let faults = "3 panic 8 caught 13 memory 18 crash 23 hang";
@@ -94,13 +95,14 @@ fn what_goes_wrong_is_found() {
 
 #[derive(Default)]
 struct Found {
-    /// The case, the damaged file, what was done with it, and the failure.
+    /// A text for each finding: the case, the damaged file, what was done with the profile, and the
+    /// failure.
     findings: Vec<String>,
     tallies: BTreeMap<String, Tally>,
 }
 
-/// A worker that makes no progress for the time `patience` is killed. `faults` are failures that
-/// are caused on purpose ([`worker::FAULTS`]).
+/// Does `cases` cases, from the number `first` on. A worker that makes no progress for the time
+/// `patience` is killed. `faults` are failures that are caused on purpose ([`worker::FAULTS`]).
 fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     // The profiles of a killed worker are removed with this directory.
@@ -157,7 +159,8 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// Takes a range of cases. Returns the first number, and the number after the last one.
+    /// Takes a range of cases. Returns the first number and the number after the last one, or
+    /// `None` if no case is left.
     fn take(&mut self) -> Option<(u64, u64)> {
         let from = self.next;
         self.next = self.end.min(from + self.at_once);
@@ -198,8 +201,8 @@ impl Worker {
         Self { child, directory: directory.to_owned(), end, seen: (String::new(), Instant::now()) }
     }
 
-    /// `None` if the worker is still running. Kills a worker that has made no progress for the time
-    /// `patience`.
+    /// Returns how the worker ended, or `None` if it is still running. Kills a worker that has made
+    /// no progress for the time `patience`.
     fn end(&mut self, patience: Duration) -> Option<End> {
         if let Some(status) = self.child.try_wait().unwrap() {
             return Some(End::Exited(status));
@@ -222,7 +225,7 @@ impl Worker {
         text.lines().next().unwrap_or_default().trim_end().to_owned()
     }
 
-    /// Returns one panic in each line.
+    /// Returns the messages of the worker's panics.
     fn panics(&self) -> Vec<String> {
         let text = fs::read_to_string(self.directory.join(worker::PANICS)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -243,7 +246,8 @@ impl Worker {
         Some((format!("{at}: {how}"), rest))
     }
 
-    /// The last line comes first. If an allocation failed, the lines contain its size.
+    /// Returns the last lines that the worker printed, the last one first. If an allocation failed,
+    /// the lines contain its size.
     fn last_words(&self) -> String {
         let mut bytes = Vec::new();
         let mut file = File::open(self.directory.join(worker::WORDS)).unwrap();

@@ -1,8 +1,8 @@
 //! Makes profiles with many kinds of files. A test damages one file at a time and later restores
 //! it.
 //!
-//! A profile is restored in its own directory, because the header of its pool contains the inode of
-//! this directory.
+//! Files are restored in the same directory, because the header of the profile's pool contains the
+//! inode of this directory.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -21,7 +21,7 @@ use trace::import::trace::Import;
 
 use super::change::{OF_POOL, change, change_number, change_pool, seal_frames, seal_pages};
 
-/// The table of results has a row for each kind.
+/// The kind of a file. The table of results has a row for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Manifest,
@@ -48,7 +48,7 @@ impl Kind {
         Self::Settings,
     ];
 
-    /// `None` if no view reads the file.
+    /// Returns the kind of a file, or `None` if no view reads the file.
     fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         Some(match name {
@@ -75,7 +75,7 @@ struct Part {
     kind: Kind,
     /// The undamaged content. For a pool, only the beginning: the rest is a hole.
     whole: Vec<u8>,
-    /// For a pool, the blocks that are not empty.
+    /// The numbers of the blocks that are not all zeros. They are used for a pool only.
     blocks: Vec<usize>,
     /// The [`State`] of the undamaged file. `None` if the file may be damaged.
     is_whole: Option<State>,
@@ -162,8 +162,8 @@ impl Victim {
         Self::of(scratch, dir, Self::imported)
     }
 
-    /// Makes a profile of IREE's original hook. `hook report` requires a pool, and deletes the
-    /// profile.
+    /// Makes a profile that was recorded through the variables of IREE's original hook. `hook
+    /// report` requires a pool, and deletes the profile.
     fn hooked() -> Self {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
@@ -211,7 +211,7 @@ impl Victim {
         self.parts.iter().map(|part| (part.path.as_path(), part.kind)).collect()
     }
 
-    /// `None` if there is no file of this kind.
+    /// Damages a file of this kind. Returns `None` if there is no such file.
     pub fn damage(&self, r: &mut Random, kind: Kind) -> Option<Damage> {
         let all: Vec<usize> =
             (0..self.parts.len()).filter(|part| self.parts[*part].kind == kind).collect();
@@ -254,7 +254,8 @@ impl Victim {
     pub fn mend(&mut self, damage: Damage) {
         self.parts[damage.part].is_whole = None;
         if !self.dir.exists() {
-            // The profile is made again, because a new directory would have another inode.
+            // A command has deleted the profile. The profile is made again as a whole, because its
+            // pool must contain the inode of the new directory.
             *self = (self.make)();
             return;
         }
@@ -271,8 +272,8 @@ impl Victim {
         self.parts.iter_mut().for_each(Part::restore);
     }
 
-    /// Returns the paths of files that differ from the undamaged ones. Everything must have been
-    /// restored before the call.
+    /// Returns the paths of files that differ from the undamaged ones. There must be none after
+    /// everything was restored.
     pub fn differences(&self) -> Vec<String> {
         let of = |victim: &Self| -> HashMap<PathBuf, Vec<u8>> {
             let files = victim.parts.iter().map(|part| (part.path.clone(), part.kind));
@@ -283,7 +284,7 @@ impl Victim {
         self.parts.iter().filter(differs).map(|part| part.path.display().to_string()).collect()
     }
 
-    /// Returns the name of the damaged file for messages.
+    /// Returns the kind of profile and the path of the damaged file, for messages.
     pub fn name(&self, damage: Damage) -> String {
         let of = match self.origin {
             Origin::Import => "imported",
@@ -343,7 +344,8 @@ fn ledger(dir: &Path) {
 }
 
 fn script(pool: bool) -> ProfileScript {
-    /// From `errno.h` of Linux. The fuzzer does not have the crate `libc`.
+    /// The value is from `errno.h` of Linux. The fuzzer also compiles this file, and does not have
+    /// the crate `libc`.
     const EMFILE: i32 = 24;
     let mut script = ProfileScript::monotonic();
     script.pool = pool;

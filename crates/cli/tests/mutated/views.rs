@@ -1,5 +1,5 @@
-//! Does with a profile what views do, by calling the same libraries. The fuzzer `whole_profile`
-//! uses this, too.
+//! Reads a profile as views (commands that show a profile) do, by calling the same libraries. The
+//! fuzzer `whole_profile` uses this file, too.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use trace::export::facts::{self, Found};
 use trace::export::tracks::export_tracks;
 use trace::{chrome, perfetto};
 
-/// The options are chosen at random. All of them in every case would take several times as long and
-/// run the same code.
+/// The options of the views, which are chosen at random for each case. All options in every case
+/// would take several times as long and run the same code.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// Threads that compute, or 0 for one thread per processor. Starting threads takes longer than
-    /// everything else.
+    /// The number of threads that compute, or 0 for one thread per processor. The value 0 is chosen
+    /// rarely, because starting threads takes longer than everything else.
     pub workers: usize,
     /// What a row of the summary stands for.
     pub by: By,
@@ -35,7 +35,7 @@ impl Choice {
     }
 }
 
-/// Ignores the results. A damaged profile must not make a view panic.
+/// Does what views do, and ignores the results. A damaged profile must not make a view panic.
 ///
 /// `say` is called with the name of each step before the step begins.
 pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {

@@ -29,7 +29,8 @@ pub const PANICS: &str = "panics";
 pub const WORDS: &str = "words";
 const TALLY: &str = "tally";
 
-/// The limit in bytes. Undamaged profiles need less than a tenth of this.
+/// The limit in bytes of the memory that the cases may allocate, in addition to what was allocated
+/// before the first case. Undamaged profiles need less than a tenth of this.
 const MOST_HELD: usize = 128 << 20;
 /// The limit of the address space, which includes stacks of threads and memory of C libraries.
 const MOST_MEMORY: u64 = 3 << 30;
@@ -38,7 +39,8 @@ const MOST_MEMORY: u64 = 3 << 30;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub cases: u64,
-    /// The cases whose damaged file belonged to a pass.
+    /// The number of cases whose damaged file belonged to a pass (one of several recordings in a
+    /// profile).
     pub in_pass: u64,
     /// The most bytes that a case added to the allocated memory, and the number of that case.
     pub held: (u64, u64),
@@ -98,7 +100,7 @@ impl Tally {
 }
 
 /// Returns random numbers for a case. With SplitMix64's function, neighbouring cases have unrelated
-/// ones.
+/// numbers.
 fn random(case: u64) -> Random {
     let mut z = case.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -113,13 +115,13 @@ fn processor_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Redirects stderr to the returned file.
+/// Limits the memory of this process, and redirects stderr to the returned file.
 fn limits(directory: &Path) -> File {
     let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let words = File::options().append(true).open(directory.join(WORDS)).unwrap();
-    // SAFETY: the limits and the file outlive the calls, which change this process alone. This
-    // process ends with the process that has started it.
+    // SAFETY: the limits and the file outlive the calls, which change this process alone.
+    // `PR_SET_PDEATHSIG` lets this process end with the process that has started it.
     unsafe {
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
         assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), 0);
@@ -131,7 +133,7 @@ fn limits(directory: &Path) -> File {
     words
 }
 
-/// Caught panics are included.
+/// The number of panics, including those that were caught.
 static PANICKED: AtomicU64 = AtomicU64::new(0);
 static NOW: Mutex<String> = Mutex::new(String::new());
 
@@ -233,7 +235,8 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     };
     let (name, origin) = (victim.name(damage), victim.origin);
     let say = |what: &str| step(at, &format!("COUNTERPOINT_SEED={case} {name}: {what}"));
-    // Half of the cases then run a command, or collect the data as commands do at first.
+    // Half of the cases end after the views. The others also run a command, or collect the data
+    // from the pool, which commands do at first.
     let after = match r.place(8) {
         0..=3 => After::Nothing,
         4 => After::Collecting(r.of(&[Closing::Now, Closing::WhenOver])),
@@ -263,14 +266,14 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
         After::Nothing => victim.mend_file(damage),
         _ => victim.mend(damage),
     }
-    // A file that stays damaged would affect all later cases.
+    // Now and then, checks that no file stays damaged, because this would affect all later cases.
     if case.is_multiple_of(101) {
         assert_eq!(victim.differences(), Vec::<String>::new(), "{name}");
     }
     (damage, looked.is_ok())
 }
 
-/// Nothing is refused or torn.
+/// No part of an undamaged profile is refused or torn.
 #[test]
 fn whole_profiles_are_read() {
     let mut kinds: Vec<Kind> = Vec::new();

@@ -1,14 +1,14 @@
-"""Pages for the tests of the page's application, from invented data.
+"""Makes HTML pages like those of `report --html` from invented data, for the tests of their JavaScript.
 
-`python3 make_page.py KIND OUT.html` writes a page as `crates/cli/src/page` does, with the data of KIND:
+`python3 make_page.py KIND OUT.html` writes a page as `crates/cli/src/page` does. KIND chooses the data:
 
     usual    what a profile of a model looks like
-    hostile  names that are markup, scripts, very long, or that reorder what stands beside them
-    missing  every value that may be missing is missing
+    hostile  names that are markup, scripts or very long, or that change the direction of the text
+    missing  a profile without any value that a page may lack
     empty    a profile in which nothing was recorded
     compare  two series of runs; some names are hostile, and some values missing
-    compared the same with names as they usually are
-    long     names of functions of C++, and two ops of one name
+    compared two series of runs, with ordinary names
+    long     long names of C++ functions, and two ops with the same name
     million  a million calls in the timeline
 
 All invented numbers are the same in every run.
@@ -111,7 +111,10 @@ def leb(out, value):
 
 
 def lane(label, process, calls, block, tid="4711"):
-    """Adds a lane. Each call is (begin, duration, name, depth), with times in units of the grid."""
+    """Adds the calls of a lane (a row of the timeline) to `block`.
+
+    Each call is (begin, duration, index of its name, depth). The times are multiples of the timeline's `grid`.
+    """
     calls.sort(key=lambda call: (call[0], call[3]))
     offset, end = len(block), 0
     for begin, duration, _, _ in calls:
@@ -165,7 +168,8 @@ def nothing():
     }
 
 
-# The begin of the recording, and the time that is 0 in an exported .json. Both are in ns since 1970.
+# When the recording began (`BEGIN`), and which time is 0 in a `.json` file that is exported from it
+# (`BASE`). Both are in ns since 1970.
 BEGIN, BASE = 1763793844123456789, 1759300074000000000
 
 
@@ -287,7 +291,7 @@ def usual(names, calls_per_op, threads, grid=1):
         thread_rows.append([f"{label} ({4711 + i})", [time(inside), inside], [time(wall), wall],
                             [time(wall - inside), wall - inside], [time((wall - inside) / 3), (wall - inside) / 3],
                             [time(wall * 0.8), wall * 0.8]])
-    # These sums must be consistent with each other.
+    # The tables and sentences below use the same sums, so that the page does not contradict itself.
     number = sum(map(len, calls))
     lives = wall * len(threads)
     idle = sum(row[3][1] for row in thread_rows)
@@ -328,7 +332,7 @@ def usual(names, calls_per_op, threads, grid=1):
               "loop": 0 if 20 <= i < 60 else 1 if 90 <= i < 110 else -1} for i in range(160)]
     source = [{"number": str(i + 1), "text": f"\tfor (int {c} = 0; {c} < n; {c}++)" if i % 9 == 3 else f"\t\tc[{i}] += a[{i}] * b[{i}];", "margin": "",
                "loop": 0 if 3 <= i < 8 else 1 if 12 <= i < 20 else -1} for i in range(40) for c in "i"]
-    # This line is longer than any column, and its end is important.
+    # This line is wider than any column of the listings, and a reader needs its end, `exp(y)`.
     source[5]["text"] += " " + "x + " * 60 + "exp(y)"
     few = [{"number": str(i + 1), "text": f"for i{i} in range(64):", "margin": "6.74 s ±66.5 ms, 100.0 %" if i == 1 else "", "loop": -1} for i in range(9)]
     head = nothing()
@@ -373,7 +377,7 @@ def usual(names, calls_per_op, threads, grid=1):
 
 
 def replaced(value, change):
-    """Returns the same data with each text changed by `change`."""
+    """Returns the same data with the texts changed by `change`, except those under some keys that the page interprets."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -425,7 +429,10 @@ def missing():
 
 
 def long():
-    """Makes data with long names of C++. The two ops with the most time have the same name, but different arguments."""
+    """Makes data with long names of C++ functions.
+
+    The two ops with the most time have the same `name`, but different labels.
+    """
     names = [f"void at::native::(anonymous namespace)::vectorized_{name}_kernel<float, {i}>(at::TensorIteratorBase&, std::array<char*, {i}>)"
              for i, name in enumerate(["add", "mul", "exp", "sum", "layer_norm", "softmax", "gelu", "copy"])]
     head, block = usual(names, 200, ["python3", "pool"])
@@ -434,7 +441,11 @@ def long():
 
 
 def compare(is_hostile=True):
-    """Makes data with the changes of 12 ops, on an axis from 1/4 to 4, and how much time each adds to a run."""
+    """Makes a comparison of two series of runs.
+
+    For each of 12 ops, it says by which factor the op's time changed (drawn on an axis from 1/4 to 4), and how
+    much time the op adds to a run.
+    """
     rng = random.Random(31)
     bad = HOSTILE if is_hostile else ["conv_3x3_f32", "--fuse", "pool_2x2_f32"]
     names = OPS[:8] + ([bad[0], bad[2], "x" * 300, ""] if is_hostile else [bad[0], bad[2], *OPS[8:10]])
@@ -497,7 +508,7 @@ def compare(is_hostile=True):
 
 
 def roofline(names):
-    """Makes the table and the chart of a roofline with two bandwidths. The last op is not in the chart."""
+    """Makes the table and the chart of a roofline with two bandwidths. The table's last row is not in the chart."""
     columns = [column("op", "op", True), column("gflop_per_s", "GFLOP/s"), column("flop_per_byte", "FLOP/byte"),
                column("roof", "of roof"), column("bound", "bound", True)]
     across = lambda intensity: 0.1 + 0.3 * math.log10(intensity / 0.1)

@@ -1,13 +1,15 @@
-//! Functions of other libraries, and the slots in which code finds their addresses.
+//! Functions of other libraries, and the slots (such as entries of the GOT) in which code finds
+//! their addresses.
 //!
 //! ```text
 //!  call ─► stub of the PLT ─► slot ─► address after the image ─► name
 //!  load of a slot ────────────┘
 //! ```
 //!
-//! A file does not say where other libraries will be. So a function of another library gets an
-//! address after the image, and counts as a function without bytes. This is done for x86-64,
-//! because only x86-64 code is described in words, which name callees.
+//! A file does not say where other libraries will be. So each called function of another library
+//! gets an unused address after the image's last one, and counts as a function without bytes. This
+//! is done for x86-64 only: the names are for descriptions of loops in words, which exist for
+//! x86-64 only.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,17 +22,17 @@ use super::{Function, Image, Machine, RELOCATION_BYTES};
 /// The distance between assigned addresses.
 const APART: u64 = 16;
 
-/// The addresses after an image.
+/// The addresses after an image, which are assigned to functions of other libraries, and to slots.
 pub(super) struct Outside {
     next: u64,
     /// The addresses of functions, by the indices of their symbols.
     functions: HashMap<usize, u64>,
-    /// The slots of an object file, by what they contain.
+    /// The assigned addresses of slots of an object file, by the addresses that the slots contain.
     slots: HashMap<u64, u64>,
 }
 
 impl Outside {
-    /// Begins after `end`, the image's largest address.
+    /// Assigns addresses after `end`, the image's largest address.
     pub fn after(end: u64) -> Self {
         let next = end.checked_next_multiple_of(4096).unwrap_or(end);
         Self { next, functions: HashMap::new(), slots: HashMap::new() }
@@ -43,13 +45,14 @@ impl Outside {
 }
 
 impl Image {
-    /// Returns the function in a slot, or `None` if the program may change it.
+    /// Returns the address of the function to which a slot points; `None` if the function is not
+    /// known, or if the program may change the slot.
     pub fn in_slot(&self, slot: u64) -> Option<u64> {
         self.slots.get(&slot).copied()
     }
 
-    /// Adds functions outside of the image: the slot with the address (0 for none), the first
-    /// address, and the name.
+    /// Adds functions outside of the image. Each element is the address of the function's slot (0
+    /// for none), the function's first address, and its name.
     pub fn add_outside<'n>(&mut self, functions: impl IntoIterator<Item = (u64, u64, &'n str)>) {
         for (slot, start, name) in functions {
             if slot != 0 {
@@ -93,7 +96,8 @@ impl Image {
         })
     }
 
-    /// Returns the slot of an object file that contains `address`.
+    /// Returns the address of the slot that contains `address`. An object file has no slots yet, so
+    /// a slot gets an address when it is first needed.
     fn slot_for(&mut self, outside: &mut Outside, address: u64) -> u64 {
         if let Some(known) = outside.slots.get(&address) {
             return *known;
@@ -104,7 +108,8 @@ impl Image {
         slot
     }
 
-    /// Returns what a relocation of an object file refers to: the symbol, or its slot.
+    /// Returns the address that a relocation of an object file refers to: that of the symbol, or
+    /// that of a slot with the symbol's address.
     pub(super) fn target_of(
         &mut self,
         outside: &mut Outside,
@@ -131,13 +136,13 @@ impl Image {
         let most = usize::try_from(self.file / RELOCATION_BYTES).unwrap_or(usize::MAX);
         for (slot, relocation) in file.dynamic_relocations().into_iter().flatten().take(most) {
             let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
-            // The program may write into slots of other kinds than GLOB_DAT and JUMP_SLOT, unless
-            // they are constant.
+            // Of slots that are neither GLOB_DAT nor JUMP_SLOT, only constant ones are used,
+            // because the program may write into the others.
             let is_constant = constant.contains(&slot);
             let address = match (r_type, relocation.target()) {
                 (elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE, _) if is_constant => {
-                    // An address in the image: that of the function, or of the code that chooses
-                    // the function.
+                    // The addend is an address in the image: that of the function, or of the code
+                    // that chooses the function.
                     Some(relocation.addend() as u64)
                 }
                 (
@@ -156,8 +161,8 @@ impl Image {
     }
 }
 
-/// Returns the largest address, and the addresses that do not change after the dynamic linker has
-/// filled them.
+/// Returns the image's largest address, and the range of addresses whose bytes do not change after
+/// the dynamic linker has filled them.
 fn extent(file: &ElfFile64<'_>) -> (u64, Range<u64>) {
     let endian = file.endian();
     let (mut end, mut constant) = (0, 0..0);

@@ -7,22 +7,23 @@ use super::Compiler;
 
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// In bytes.
+    /// The instruction's length in bytes.
     pub length: u64,
-    /// Where the instruction may jump.
+    /// The address to which the instruction jumps. Empty for an indirect jump, and if the
+    /// instruction is no jump.
     pub targets: Vec<u64>,
-    /// Whether the next instruction may follow.
+    /// Whether execution may continue with the instruction at the next address.
     pub falls: bool,
     pub loads: bool,
     pub stores: bool,
     pub branch: bool,
     pub call: bool,
     pub scalar: bool,
-    /// Has vectors of 64, 128, 256 and 512 bits.
+    /// For 64, 128, 256 and 512 bits: whether the instruction's widest vector has this width.
     pub vector: [bool; 4],
 }
 
-/// Returns the instructions by address.
+/// Returns the instructions of the object file by their addresses.
 pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
     let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
     for text in compiler.disassembled(object).lines() {
@@ -35,7 +36,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
             false => bytes.split_whitespace().count() as u64,
         };
         let Some(code) = fields.next() else {
-            // A long instruction continues on this line.
+            // This line has no instruction, but further bytes of the instruction before it.
             let Some(mut last) = lines.last_entry() else { continue };
             if *last.key() + last.get().length == address && !compiler.is_arm {
                 last.get_mut().length += length;
@@ -43,7 +44,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
             continue;
         };
         let code = code.split(['#', '<']).next().unwrap_or_default();
-        // LLVM's disassembler writes comments with `//` and immediates with `#`.
+        // For AArch64, LLVM's disassembler writes comments with `//` and immediates with `#`.
         let code =
             if compiler.is_arm { rest.trim_start().split_once('\t').unwrap().1 } else { code };
         let code = code.split("//").next().unwrap_or_default().trim();
@@ -58,7 +59,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
     lines
 }
 
-/// Splits at the commas outside of brackets.
+/// Splits operands at the commas outside of brackets.
 fn split(operands: &str) -> Vec<&str> {
     let mut all = Vec::new();
     let (mut depth, mut start) = (0, 0);
@@ -83,7 +84,7 @@ fn target(operand: &str) -> Option<u64> {
 }
 
 fn x86(name: &str, operands: &str) -> Line {
-    // Prefixes come before the name.
+    // If `name` is a prefix, the instruction's name follows it.
     if matches!(
         name,
         "cs" | "data16" | "rep" | "repz" | "lock" | "notrack" | "ds" | "es" | "addr32"
@@ -116,7 +117,7 @@ fn x86(name: &str, operands: &str) -> Line {
         }
     }
     let ends_scalar = ["ss", "sd"].iter().any(|end| name.ends_with(end));
-    // Conversions from integers may have a suffix.
+    // Conversions from integers may have another suffix, as in `cvtsi2sdq`.
     let converts = ["cvtsi2ss", "cvtsi2sd"]
         .iter()
         .any(|start| name.trim_start_matches('v').starts_with(start));
@@ -148,7 +149,8 @@ fn x86(name: &str, operands: &str) -> Line {
     line
 }
 
-/// Whether an operand of an instruction that is not a jump is an address without registers.
+/// Returns whether an operand is an address without registers. (The callers do not pass the
+/// operands of jumps.)
 fn target_only(operand: &str) -> bool {
     operand.starts_with("0x")
 }
@@ -200,8 +202,8 @@ fn arm(name: &str, operands: &str) -> Line {
             {
                 3
             }
-            // An element counts as the whole register if it is written, and as its own size if it
-            // is moved out.
+            // A vector's element counts as 128 bits if it is written or moved to an `x` register,
+            // and as 64 bits if it is moved to a `w` register.
             "v" if ["b", "h", "s", "d"]
                 .iter()
                 .any(|element| rest.ends_with(&format!(".{element}"))) =>
@@ -228,16 +230,18 @@ fn arm(name: &str, operands: &str) -> Line {
     line
 }
 
-/// Returns the instructions that may follow directly.
+/// Returns the addresses of those instructions of `among` that may run directly after the one at
+/// `at`.
 fn after(among: &BTreeMap<u64, &Line>, at: u64) -> Vec<u64> {
     let line = among[&at];
     let next = line.falls.then_some(at + line.length);
     line.targets.iter().copied().chain(next).filter(|to| among.contains_key(to)).collect()
 }
 
-/// Returns where cycles are entered. In each strongly connected set, one instruction where the set
-/// is entered is taken. Without this instruction, other cycles may remain in the set. A jump into
-/// the set counts if the function's first instruction reaches it (which excludes padding).
+/// Returns the addresses at which the cycles of the control flow are entered. From each strongly
+/// connected set, this takes one instruction at which the set is entered. The search continues in
+/// the rest of the set, which may contain other cycles. Only code that can be reached from the
+/// function's first instruction counts as entering a set; this excludes padding.
 pub fn cycles(
     among: &BTreeMap<u64, &Line>,
     all: &BTreeMap<u64, Line>,
@@ -270,7 +274,8 @@ pub fn cycles(
     headers
 }
 
-/// Finds the sets by a walk along the jumps, and a second walk against them.
+/// Finds the strongly connected sets by a walk along the control flow, and a second walk against
+/// it. Leaves out sets without a cycle.
 fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Vec<BTreeSet<u64>> {
     let mut forwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut backwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -312,13 +317,14 @@ fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Ve
     sets
 }
 
-/// Returns the innermost cycle that is entered at `header`.
+/// Returns the instructions of the cycle that is entered at `header`.
 pub fn body<'a>(among: &BTreeMap<u64, &'a Line>, header: u64) -> Vec<&'a Line> {
     let mut nodes: BTreeSet<u64> = among.keys().copied().collect();
     loop {
         let set = strongly_connected(among, &nodes).into_iter().find(|set| set.contains(&header));
         let set = set.unwrap();
-        // Headers of cycles around this one go first.
+        // If the set is not entered at `header`, it is a larger cycle: the next round leaves out
+        // the addresses at which it is entered.
         let outside = among.keys().filter(|from| !set.contains(from));
         let entered: BTreeSet<u64> =
             outside.flat_map(|from| after(among, *from)).filter(|to| set.contains(to)).collect();

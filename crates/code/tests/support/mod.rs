@@ -12,10 +12,10 @@ use ir::choice::{Functions, Options};
 use ir::table::SideTable;
 use testkit::Scratch;
 
-/// A clang for one machine.
+/// One version of clang that compiles for one machine (x86-64 or AArch64).
 pub struct Compiler {
     version: u32,
-    /// AArch64 instead of x86-64.
+    /// Whether the machine is AArch64 instead of x86-64.
     pub is_arm: bool,
     scratch: Scratch,
 }
@@ -47,17 +47,18 @@ impl Compiler {
         let mut clang = Command::new(format!("clang-{}", self.version));
         let machine = if self.is_arm { "aarch64" } else { "x86_64" };
         clang.arg(format!("--target={machine}-linux-gnu"));
-        // The headers of the C library are for one machine only, so the programs use their own.
+        // The installed headers of the C library are for one machine only, so the test programs
+        // have headers of their own.
         clang.arg("-nostdlibinc").arg("-isystem").arg(programs().join("headers"));
         clang
     }
 
-    /// Compiles a program of `tests/programs/loops`, instrumented.
+    /// Compiles and instruments a program of `tests/programs/loops`.
     pub fn instrumented(&self, source: &str, level: &str, mode: Mode) -> (PathBuf, SideTable) {
         self.instrumented_with(source, level, mode, &[])
     }
 
-    /// With more flags of clang.
+    /// Does the same as [`Self::instrumented`], with more flags for clang.
     pub fn instrumented_with(
         &self,
         source: &str,
@@ -88,7 +89,7 @@ impl Compiler {
         (object, done.table)
     }
 
-    /// Links an object file for x86-64 to a shared library.
+    /// Links an object file for x86-64 into a shared library, with `-z` and `flag` for the linker.
     pub fn linked(&self, object: &Path, flag: &str) -> PathBuf {
         let library = object.with_extension(format!("{flag}.so"));
         let flags = ["-shared", "-nostdlib", "-Wl,-z", &format!("-Wl,{flag}"), "-o"];

@@ -1,5 +1,5 @@
-//! Reads possibly damaged code, and checks what the readers guarantee. For `tests/damaged.rs` and
-//! the fuzz target `machine_code`.
+//! Looks for regions in possibly damaged code, and checks what the crate `code` guarantees about
+//! them. `tests/damaged.rs` and the fuzz target `machine_code` use this module.
 
 use abi::loops::Mode;
 use code::graph::Reader;
@@ -17,7 +17,8 @@ pub fn check(bytes: &[u8], choice: u64) {
     let machine = if choice & 4 == 0 { Machine::X86 } else { Machine::Arm };
     let start = [0, 0x1000, u64::MAX - bytes.len() as u64][(choice >> 3) as usize % 3];
     if let Ok(image) = Image::copied(machine, vec![(start, bytes.to_vec())]) {
-        // The descriptor is at any address in the bytes, aligned to 8.
+        // `choice` places the descriptor at an address of these bytes, rounded down to a multiple
+        // of 8.
         let descriptor = start.saturating_add(choice % (bytes.len() as u64 + 1)) & !7;
         look(&image, descriptor, 8, mode);
     }
@@ -40,7 +41,7 @@ fn look(image: &Image, descriptor: u64, ids: u32, mode: Mode) {
             }
         }
         let all = region.counts.instructions + region.counts.hooks;
-        // If instructions overlap, a walk through the ranges finds fewer of them.
+        // If instructions overlap, the walk above finds fewer instructions than the region counts.
         assert!(all >= count || region.ranges.len() > 1, "{all} {count}");
     }
 }

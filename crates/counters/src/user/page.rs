@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The counter must be *sign*-extended. The kernel starts it at minus half of its range, so that
-//! its overflow raises an interrupt, and puts the rest into `offset`.
+//! its overflow raises an interrupt, and compensates for this start in `offset`.
 //!
 //! Sources: `struct perf_event_mmap_page` in include/uapi/linux/perf_event.h of Linux 6.12 and the
 //! algorithm in its comments.
@@ -29,9 +29,10 @@ pub(crate) struct Page {
     compat_version: AtomicU32,
     /// Odd while the kernel writes the page. Each write changes the number.
     pub(crate) lock: AtomicU32,
-    /// Number of the processor's counter plus one; 0 if it is not on this CPU now.
+    /// Number of the processor's counter plus one; 0 while no counter of the processor counts the
+    /// event.
     pub(crate) index: AtomicU32,
-    /// Offset that is added to the counter (an `i64`).
+    /// Signed number that is added to the processor's counter.
     pub(crate) offset: AtomicU64,
     pub(crate) time_enabled: AtomicU64,
     pub(crate) time_running: AtomicU64,
@@ -51,7 +52,7 @@ pub(crate) struct Page {
     pub(crate) data_head: AtomicU64,
     data_tail: AtomicU64,
     data_offset: AtomicU64,
-    /// Size of the ring buffer; 0 if there is none.
+    /// Size of the ring buffer in bytes; 0 if there is none.
     pub(crate) data_size: AtomicU64,
 }
 
@@ -87,7 +88,8 @@ impl Page {
         self.capabilities.load(Ordering::Relaxed) & NEEDED == NEEDED
     }
 
-    /// Returns the counter's value if it is on the CPU. The caller checks for changes of the page.
+    /// Returns the counter's value if the counter is on the CPU and can be read in user mode. The
+    /// caller must check that the kernel did not change the page meanwhile.
     #[inline(always)]
     fn value<P: Pmu>(&self, pmu: &P, capabilities: u64) -> Option<u64> {
         let index = self.index.load(Ordering::Relaxed);
@@ -125,7 +127,8 @@ pub(crate) fn sign_extend(counter: u64, width: u16) -> u64 {
     ((counter << unused) as i64 >> unused) as u64
 }
 
-/// Computes `ticks · mult / 2^shift` modulo 2⁶⁴ without overflow in between.
+/// Computes `ticks · mult / 2^shift` modulo 2⁶⁴. The product could overflow, so the quotient and
+/// the remainder of `ticks / 2^shift` are multiplied separately.
 #[inline(always)]
 pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
     let (mult, shift) = (u64::from(mult), u32::from(shift) & 63);
@@ -134,9 +137,10 @@ pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
     whole.wrapping_mul(mult).wrapping_add(rest.wrapping_mul(mult) >> shift)
 }
 
-/// Reads a group into its block (see [`crate::readings`]; the number and the ids are not written).
-/// Returns false if the kernel must read the group. `pages` returns the group's pages by their
-/// position in the group; the first `None` ends the group.
+/// Reads a group into `block`, whose layout [`crate::readings`] describes. Leaves the words for the
+/// number of counters and for their ids unchanged. Returns false if the kernel must read the group.
+/// `pages` returns the group's pages by their position in the group; the first `None` ends the
+/// group.
 #[inline]
 pub(crate) fn read_group<'p, P: Pmu>(
     pages: impl Fn(usize) -> Option<&'p Page>,
@@ -168,8 +172,8 @@ pub(crate) enum Attempt {
 /// If the attempt succeeds, all values come from one interval without a context switch. Every
 /// switch writes the page of every counter, and the leader's page is checked last.
 ///
-/// The order of the instructions is sufficient, as in the kernel's own example: the page of a
-/// thread's counter is written on the thread's CPU, between two instructions of the thread.
+/// Like the kernel's own example, the code needs no fence of the processor: the kernel writes the
+/// page of a thread's counter on the thread's CPU, between two instructions of the thread.
 #[inline(always)]
 pub(crate) fn attempt<'p, P: Pmu>(
     pages: impl Fn(usize) -> Option<&'p Page>,

@@ -2,14 +2,16 @@
 //! reads.
 
 pub(crate) trait Pmu {
-    /// Reads the counter that a page calls `index` (not 0). The page's width says how many low bits
-    /// are valid. `None` if this code cannot read the counter.
+    /// Reads the counter whose number is in the field `index` of a page (not 0). The page's width
+    /// says how many low bits are valid. Returns `None` if this implementation cannot read the
+    /// counter.
     fn counter(&self, index: u32) -> Option<u64>;
     /// Returns the time-stamp counter.
     fn ticks(&self) -> u64;
 }
 
-/// The real processor. Only an index that a page of the calling thread contains may be read.
+/// The real processor. Its `counter` may be called only with an `index` from a page of the calling
+/// thread.
 pub(crate) struct Hardware;
 
 #[cfg(target_arch = "x86_64")]
@@ -42,8 +44,8 @@ impl Pmu for Hardware {
 macro_rules! system_register {
     ($name:literal) => {{
         let value: u64;
-        // SAFETY: the instruction reads a register that the kernel has opened to user mode (the
-        // page says so; the virtual counter is always open).
+        // SAFETY: the macro is used for `cntvct_el0` and `tpidr_el0` only, and the kernel always
+        // lets user mode read these registers.
         unsafe {
             core::arch::asm!(concat!("mrs {}, ", $name), out(reg) value,
                 options(nomem, nostack, preserves_flags));
@@ -58,7 +60,8 @@ impl Pmu for Hardware {
     /// for each counter. The code jumps into a table whose entries have two instructions; the first
     /// entry stands for no counter. A `match` would take four instructions more.
     ///
-    /// The jump would fault in code that is guarded by BTI, which no stable compiler generates.
+    /// The jump would fault in code that is guarded by BTI (branch target identification), but no
+    /// stable Rust compiler generates such code.
     #[inline(always)]
     fn counter(&self, index: u32) -> Option<u64> {
         if index > 32 {
@@ -136,7 +139,8 @@ pub(crate) fn thread_pointer() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let at: usize;
-        // SAFETY: the x86-64 TLS ABI stores the thread pointer's own address at fs:0.
+        // SAFETY: by the x86-64 TLS ABI, the word at fs:0 contains its own address, which is the
+        // thread pointer.
         unsafe {
             core::arch::asm!("mov {}, qword ptr fs:0", out(reg) at,
                 options(nostack, readonly, preserves_flags));

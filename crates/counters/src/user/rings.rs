@@ -1,9 +1,10 @@
 //! Reads software counters without the kernel, from the number of bytes that were written to a ring
 //! buffer.
 //!
-//! The kernel shows programs the values of hardware counters only. But it can write a *sample* of
-//! an event to a ring buffer that the program maps, and it publishes how many bytes it has written.
-//! If each event is sampled (period 1), and a sample is only its header, then
+//! Without a system call, programs can read the values of hardware counters only. But the kernel
+//! can write a *sample* of an event to a ring buffer that the program maps, and it publishes how
+//! many bytes it has written. If each event is sampled (period 1), and a sample is only its header,
+//! then
 //!
 //! ```text
 //!  value = value that the kernel said last + bytes written since then / 8
@@ -20,8 +21,8 @@
 //!
 //! - The kernel counts a software event and writes its sample in one place (`perf_swevent_event`),
 //!   under the same conditions, before the thread continues.
-//! - Events with period 1 are never throttled. The kernel could only throttle a second sample of
-//!   the same event.
+//! - Events with period 1 are never throttled. The first sample of an occurrence never causes
+//!   throttling, and with period 1 each occurrence has only one sample.
 //! - A ring buffer that is mapped read-only is overwritten. So no sample is lost for want of room,
 //!   and `data_head` always advances.
 //!
@@ -36,9 +37,9 @@
 //! ```
 //!
 //! The cost is two pages of memory for each counter of each thread, and a sample for each event.
-//! The kernel counts these pages as locked (`kernel.perf_event_mlock_kb`, and `RLIMIT_MEMLOCK`
-//! above it). The time for a sample is too short to be seen beside the time for a page fault
-//! (measured). If the buffer cannot be mapped, the kernel makes each reading.
+//! The kernel counts these pages as locked memory; what exceeds `kernel.perf_event_mlock_kb` counts
+//! towards `RLIMIT_MEMLOCK`. The time for a sample is too short to be seen beside the time for a
+//! page fault (measured). If the buffer cannot be mapped, the kernel makes each reading.
 
 use core::sync::atomic::Ordering;
 
@@ -58,8 +59,8 @@ const TRACEPOINT: u32 = 2;
 const SAMPLE: u64 = 8;
 
 /// Returns whether all counters of a group can be read from ring buffers. A tracepoint may count
-/// system calls. With one in the plan, the kernel makes each reading, so that the number of our own
-/// system calls is known.
+/// system calls. If the plan has a tracepoint, the kernel makes each reading, so that the number of
+/// our own system calls is known.
 pub(crate) fn is_candidate(plan: &Plan, group: Group) -> bool {
     let counted = |counter: &Counter| match &counter.source {
         Source::Perf(attr) => is_counted(attr),
@@ -76,7 +77,8 @@ fn is_counted(attr: &PerfAttr) -> bool {
     attr.kind == 1 && COUNTED.contains(&attr.config) && !attr.pinned && !attr.exclusive
 }
 
-/// The page that the kernel shares, and the smallest ring buffer.
+/// Returns the number of bytes to map: those of the page that the kernel shares, and those of the
+/// smallest ring buffer.
 pub(crate) fn mapped() -> usize {
     2 * sys::page_size()
 }
@@ -85,7 +87,7 @@ pub(crate) fn is_ring(page: &Page) -> bool {
     page.data_size.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the number of events in the buffer.
+/// Returns the number of events that were written to the buffer.
 #[inline(always)]
 fn written(page: &Page) -> u64 {
     page.data_head.load(Ordering::Relaxed) / SAMPLE
@@ -96,12 +98,13 @@ fn written(page: &Page) -> u64 {
 #[derive(Clone, Copy)]
 struct Last {
     /// The `lock` of the leader's page. An odd number, which no page has while its thread runs,
-    /// means that no later reading can start from here.
+    /// means that no later reading can start from this state.
     lock: u32,
     ticks: u64,
-    /// The nanoseconds for which the group was enabled. It ran for the same time.
+    /// The nanoseconds for which the group was enabled. The group ran for the same time.
     enabled: u64,
-    /// The enabled time that the latest reading returned, because times must not go backwards.
+    /// The enabled time that the latest reading returned. The next reading returns at least this
+    /// time.
     returned: u64,
 }
 
@@ -109,7 +112,7 @@ struct Last {
 pub(crate) struct Rings {
     /// Nanoseconds in a tick, times 2³².
     rate: u64,
-    /// The last reading of each group is at the index of its first counter.
+    /// For each group, its last reading by the kernel, at the index of the group's first counter.
     last: [Last; MAX_COUNTERS],
     /// For each counter, its value when nothing had been written to its buffer.
     bases: [u64; MAX_COUNTERS],
@@ -162,8 +165,8 @@ impl Rings {
         true
     }
 
-    /// Lets the kernel fill in a group's block by a call of `ask`, which returns the number of
-    /// bytes. Stores the numbers that later readings need.
+    /// Calls `ask` to let the kernel fill in the group's `block`, and returns its result, the
+    /// number of bytes. Stores the numbers that later readings need.
     pub(crate) fn ask<'p, P: Pmu>(
         &mut self,
         first: usize,

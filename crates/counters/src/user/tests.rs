@@ -9,7 +9,8 @@ use super::page::{
 };
 use super::pmu::Pmu;
 
-/// Counters with constant values, indexed by index − 1, and a clock.
+/// Counters with constant values, and a clock that stands still. The counter that a page calls
+/// `index` is at `index − 1`.
 struct Still {
     counters: [u64; 4],
     ticks: u64,
@@ -63,15 +64,16 @@ fn sign_extension_at_the_edges_of_every_width() {
     }
 }
 
-/// The kernel starts a counter at minus half of its range, and puts the rest into `offset`.
+/// The kernel starts a counter at minus half of its range, and compensates for this start in
+/// `offset`.
 #[test]
 fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
     for width in [32u16, 40, 47, 48, 64] {
         let half = 1u64 << (width - 1);
         let all = u64::MAX >> (64 - width);
         let page = page(1, width, half);
-        // The values at the start, a little later, before and after the overflow (whose interrupt
-        // may be late), and at the last count before the sign would change.
+        // These are the values at the start, a little later, before and after the overflow (whose
+        // interrupt may be late), and at the last count before the sign would change.
         assert_eq!(value(&page, half), Some(0), "width {width}");
         assert_eq!(value(&page, half + 51), Some(51));
         assert_eq!(value(&page, all), Some(half - 1));
@@ -79,8 +81,8 @@ fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
         assert_eq!(value(&page, 1), Some(half + 1));
         assert_eq!(value(&page, half - 1), Some(all));
     }
-    // 2.4·10⁹ counts on a 32-bit counter, after one interrupt: 2³¹ + 252,516,352. As measured, the
-    // offset went from 0x7fffffff to 0xfffffffe.
+    // When a 32-bit counter counted 2.4·10⁹ events (2³¹ + 252,516,352), there was one interrupt,
+    // and the offset went from 0x7fffffff to 0xfffffffe (measured).
     let later = page(1, 32, 0x7fff_ffff);
     assert_eq!(value(&later, 0x8000_0001), Some(0));
     let later = page(1, 32, 0xffff_fffe);
@@ -89,7 +91,7 @@ fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
 
 #[test]
 fn offset_and_counter_wrap_as_the_kernels_64_bits_do() {
-    // The sums are −3 + 5, −1 + −1, and the largest value plus one.
+    // The sums are −3 + 5, −1 + −1, (2⁶⁴ − 1) + 1, and 2³² + −1.
     assert_eq!(value(&page(1, 48, 3u64.wrapping_neg()), 5), Some(2));
     assert_eq!(value(&page(1, 48, u64::MAX), 0xffff_ffff_ffff), Some(u64::MAX - 1));
     assert_eq!(value(&page(1, 64, u64::MAX), 1), Some(0));
@@ -149,7 +151,7 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
         assert!(!page.allows());
         assert_eq!(read([&page], &pmu), None);
     }
-    // One unreadable member is enough, and a group without members cannot be read.
+    // The kernel must read the whole group if one counter is unreadable, or if there is no counter.
     let block = read([&good(), &page(2, 32, 0), &page(4, 64, 0)], &pmu);
     assert_eq!(block, Some(vec![0, 0, 0, 11, 0, 2, 0, 4, 0]));
     assert_eq!(read([&good(), &page(0, 32, 0), &page(4, 64, 0)], &pmu), None);
@@ -160,7 +162,8 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
 /// A processor on which the kernel writes to a page in the middle of a reading.
 struct Interrupted<'p> {
     page: &'p Page,
-    /// The number of counter reads until the write. `times` is the number of writes.
+    /// The number of counter reads before the first write. `times` is the number of writes that are
+    /// still to come.
     after: Cell<u32>,
     times: Cell<u32>,
     /// The counter's value. Each write decreases it by 100 and increases the offset by 100.
@@ -210,9 +213,9 @@ fn a_reading_is_retried_after_a_change_and_given_up_if_changes_do_not_stop() {
     assert_eq!(read([&leader], &pmu(&leader, 0, 0)), None);
 }
 
-/// `offset` + counter is always a multiple of three, and the times have the same value, so a torn
-/// reading is visible. Real pages are written on the reader's own CPU. A writer on another CPU can
-/// imitate that only where CPUs see each other's stores in order.
+/// `offset` + counter is always a multiple of three and equals both times, so a torn reading (a mix
+/// of two writes) is noticed. Real pages are written on the reader's own CPU. A writer on another
+/// CPU can imitate that only where CPUs see each other's stores in order.
 #[test]
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "the imitation needs ordered stores")]
 fn a_page_that_another_thread_writes_is_never_read_torn() {

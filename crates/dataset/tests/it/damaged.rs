@@ -128,7 +128,7 @@ fn rows_that_no_member_has_are_an_error_of_the_merge() {
     }
     merge(&[Dataset::open(&a).unwrap()], &b).unwrap();
     // Rank 1 is removed from the list of members. It is neither the lowest nor the highest rank, so
-    // statistics do not reveal its rows.
+    // the statistics in the Parquet footer do not reveal its rows.
     let directory = b.join("parts/run=train%207");
     let json = fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     let mut part: Part = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();

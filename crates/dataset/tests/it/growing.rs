@@ -16,7 +16,8 @@ use super::common::{files, options};
 pub const PAGES: u64 = 6;
 const CALLS: u64 = 25;
 
-/// Makes a recording with the first `pages` pages of two threads. `older` adds an older process.
+/// Makes a recording with the first `pages` pages of two threads. If `older` is true, the recording
+/// also has an older process.
 pub fn script(pages: u64, older: bool) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("instructions:u", 0);
@@ -145,7 +146,7 @@ fn a_recording_that_has_ended_is_preferred_to_its_beginning() {
     assert!(is_unfinished(&out) && part(&out).schema.ends_with("/2"));
 }
 
-/// An export of an earlier state may come late.
+/// An export of an earlier state may come after one of a later state.
 #[test]
 fn an_earlier_moment_replaces_nothing() {
     let scratch = Scratch::new();
@@ -166,7 +167,8 @@ fn an_earlier_moment_replaces_nothing() {
             assert_eq!(last, Exported::AlreadyThere);
             assert!(files(&dir) == before);
         }
-        // A part with names is replaced by a redacted one, and so is a part whose files are gone.
+        // But an export of an earlier state replaces a part with names if it is redacted. It also
+        // replaces a part whose files are gone.
         let redacted = Options { redacted: true, ..growing(true) };
         assert!(matches!(add(&dir, &script(2, false), &redacted), Exported::New { .. }));
         assert!(part(&dir).members[0].redacted);
@@ -204,7 +206,7 @@ fn what_was_numbered_otherwise_is_written_anew() {
     let scratch = Scratch::new();
     let (dir, whole) = (scratch.join("grown"), scratch.join("whole"));
     add(&dir, &script(2, false), &growing(true));
-    // An older process changes the numbers of processes.
+    // The older process is numbered first, so the number of the other process changes.
     add(&dir, &script(3, true), &growing(true));
     assert_eq!(part(&dir).files_of("calls").count(), 1);
     add(&dir, &script(PAGES, true), &growing(false));
@@ -212,7 +214,8 @@ fn what_was_numbered_otherwise_is_written_anew() {
     let calls = |dir: &Path| rows(dir, &part(dir), Table::Calls);
     assert_eq!(calls(&dir).len() as u64, 2 * PAGES * CALLS + 1);
     assert_eq!(calls(&dir), calls(&whole));
-    // The keys of ops change, or somebody has removed files.
+    // In the first case, the part has another hash of the keys of ops, as if the keys had changed.
+    // In the second case, somebody has removed the file of calls.
     for damage in [0, 1] {
         let dir = scratch.join(&format!("{damage}"));
         add(&dir, &script(2, false), &growing(true));
@@ -243,7 +246,8 @@ fn a_lost_page_waits_for_the_end() {
         items[second] = Item::LostPage(ticks, cpu, ns);
         script
     };
-    // The first page of the first thread may still come late.
+    // While the recording goes on, the missing first page of the first thread may still come, so
+    // the thread's later pages wait.
     add(&dir, &lossy(3), &growing(true));
     assert_eq!(rows(&dir, &part(&dir), Table::Calls).len() as u64, 3 * CALLS);
     add(&dir, &lossy(4), &growing(false));
@@ -260,7 +264,7 @@ fn a_page_in_memory_waits_until_it_is_complete() {
     add(&dir, &begun, &growing(true));
     let calls = |dir: &Path| rows(dir, &part(dir), Table::Calls);
     assert_eq!(calls(&dir).len() as u64, 2 * 2 * CALLS);
-    // The statistics already include the calls of this page.
+    // The statistics already include the calls of the page that is not complete.
     let of_calls = |dir: &Path| rows(dir, &part(dir), Table::Hist);
     add(&whole, &script(3, false), &growing(false));
     assert_eq!(of_calls(&dir), of_calls(&whole));

@@ -107,7 +107,7 @@ fn an_export_that_is_killed_adds_all_or_nothing() {
         }
         step += 1;
     }
-    // There are three steps for each table with rows, and for the part.
+    // An export has three steps for each table with rows, and three for the JSON file of the part.
     assert!(step > 3 * 7, "only {step} steps");
 }
 
@@ -138,7 +138,7 @@ fn a_merge_that_is_killed_leaves_the_old_or_the_new_dataset() {
     assert!(seen[0] > 3 * 6 && seen[1] >= 2, "{seen:?}");
 }
 
-/// One more export, of a recording that has grown, is killed.
+/// Kills an export of a recording that has grown since the part was written.
 #[test]
 fn a_growing_part_is_the_old_or_the_new_one() {
     let scratch = Scratch::new();
@@ -208,7 +208,7 @@ fn an_export_that_ends_late_replaces_no_later_part() {
     assert!(step > 3 * 7, "only {step} steps");
 }
 
-/// Waits for at most a minute.
+/// Waits until `found` returns a value, for at most a minute.
 fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
     for _ in 0..60_000 {
         if let Some(found) = found() {
@@ -225,7 +225,7 @@ fn state(pid: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Whether a process waits for a lock of `flock`.
+/// Returns whether a process waits for a lock of `flock`.
 fn is_waiting(pid: u32) -> bool {
     let locks = std::fs::read_to_string("/proc/locks").unwrap();
     let pid = pid.to_string();

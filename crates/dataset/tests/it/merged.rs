@@ -1,4 +1,5 @@
-//! Tests merging: in any order, in any tree, and any number of times.
+//! Tests merging: the order of the datasets, merges of merged datasets, and a recording that
+//! several datasets have.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,8 @@ fn any_order_and_tree_gives_the_same_files() {
     let found = merged(&all, &expected);
     assert_eq!(found.members.len(), 5);
     let expected = files(&expected);
-    // These are one file of each table except for losses, one part, and dataset.json.
+    // The files are one for each of six tables (no row of the table losses was made), the JSON file
+    // of the part, and dataset.json.
     assert_eq!(expected.len(), 8, "{:?}", expected.keys());
     let mut random = Random(77);
     for round in 0..8 {
@@ -38,7 +40,8 @@ fn any_order_and_tree_gives_the_same_files() {
             let one = trees.swap_remove(random.place(trees.len()));
             let at = random.place(trees.len());
             let out = scratch.join(&format!("tree-{round}-{made}"));
-            // Sometimes, a leaf is merged twice.
+            // A random leaf is also an input of this merge, although it is an input of another one,
+            // too.
             let again = &leaves[random.place(leaves.len())];
             merged(&[&one, again, &trees[at]], &out);
             trees[at] = out;
@@ -67,7 +70,8 @@ fn the_same_recording_is_there_once() {
     assert_eq!((found.members.len(), found.repeated), (1, 1));
 }
 
-/// If a merged recording could be exported again, it would be there twice.
+/// If a recording could be exported again into a dataset with a merged part, the dataset would have
+/// it twice.
 #[test]
 fn a_merged_recording_is_not_added_again() {
     let scratch = Scratch::new();
@@ -90,7 +94,7 @@ fn a_merged_recording_is_not_added_again() {
     let found = merged(&[&out, &own], &both);
     assert_eq!((found.members.len(), found.repeated, found.gaps.len()), (2, 1, 1));
     assert!(found.members[0].calls && !found.members[1].calls, "{:?}", found.members);
-    // Merging would keep the names, so the advice is another one.
+    // A merge with a redacted export would keep the names, so the error does not advise it.
     let redacted = dataset::Options { redacted: true, ..options(3, true) };
     let refused = dataset::export(&profile, &out, &redacted).unwrap_err().to_string();
     assert!(refused.contains("its names stay there"), "{refused}");

@@ -26,17 +26,17 @@ pub struct Blocks {
     pub body: Body,
     pub arguments: Vec<Argument>,
     pub of_block: Vec<(u32, u32)>,
-    /// Statements that may define the counter of a loop, by the value's name with `%`.
+    /// The statements with an operation of `LOOKED_AT`, by the name (with `%`) of their result.
     pub defined: HashMap<Vec<u8>, Span>,
-    /// By name, with `^`.
+    /// The blocks by name, with `^`.
     names: HashMap<Vec<u8>, u32>,
 }
 
-/// Operations that may define the counter of a loop, or its operands.
+/// The operations that compute the counters of loops and compare them with limits.
 const LOOKED_AT: [&[u8]; 3] = [b"llvm.mlir.constant", b"llvm.add", b"llvm.icmp"];
 
 impl Blocks {
-    /// Reads the body of a function. `Body::strange` says if its syntax is not understood.
+    /// Reads the body of a function. If its syntax is not understood, `Body::strange` says so.
     pub fn read(text: &[u8], function: &Function) -> Result<Self, IrError> {
         let mut blocks = Self::default();
         let end = function.body.end as usize;
@@ -72,7 +72,7 @@ impl Blocks {
             }
             let end = cursor.statement()?;
             if end == start {
-                // A bracket that belongs to no statement.
+                // This is a bracket that belongs to no statement.
                 blocks.strange(|| format!("line {line}: this is not an operation"));
                 return Ok(blocks);
             }
@@ -116,7 +116,7 @@ impl Blocks {
         });
     }
 
-    /// Reads a block's arguments, if any, and a colon.
+    /// Begins a block, and reads what follows its label: arguments, if any, and a colon.
     fn label(
         &mut self,
         cursor: &mut Cursor,
@@ -195,8 +195,8 @@ impl Blocks {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
                 // The statement may be another terminator, have a region with blocks, or be in the
-                // generic form. Intrinsics in the generic form are accepted: IREE has some where a
-                // processor has masked vectors (`llvm.intr.vp.reduce.fmax`).
+                // generic form. Intrinsics in the generic form are accepted: IREE's compiler uses
+                // them for processors with masked vectors (`llvm.intr.vp.reduce.fmax`).
                 let is_intrinsic = text[op.start as usize..].starts_with(b"\"llvm.intr.");
                 if !(word.contains(&b'.') || is_intrinsic) || has_successor(text, span) {
                     let word = show(first_word(text, op));
@@ -212,8 +212,8 @@ impl Blocks {
         false
     }
 
-    /// Finds the targets of the terminators. The error is the line and the defect of a malformed
-    /// terminator.
+    /// Finds the targets of the terminators. For a malformed terminator, the error contains its
+    /// line and its defect.
     fn resolve(&mut self, text: &[u8]) -> Result<(), (u32, String)> {
         for i in 0..self.body.blocks.len() {
             let block = self.body.blocks[i];
@@ -258,7 +258,7 @@ impl Blocks {
     }
 }
 
-/// Returns the result of a statement and its keyword.
+/// Returns the first result and the keyword of a statement.
 fn operation(text: &[u8], statement: Span) -> (Span, Span) {
     let (start, end) = (statement.start as usize, statement.end as usize);
     let text = &text[..end];
@@ -267,7 +267,7 @@ fn operation(text: &[u8], statement: Span) -> (Span, Span) {
     if text.get(at) == Some(&b'%') {
         at = name_end(text, at + 1);
         result = Span::new(start, at);
-        // Several results: `%1:2 =` or `%1, %2 =`.
+        // An operation may have several results: `%1:2 =` or `%1, %2 =`.
         while text
             .get(at)
             .is_some_and(|b| is_name(*b) || matches!(b, b' ' | b'\t' | b'=' | b':' | b',' | b'%'))
@@ -321,15 +321,15 @@ fn outside_strings(text: &[u8], span: Span, mut each: impl FnMut(usize, u8)) {
     }
 }
 
-/// Whether a statement names or defines a block.
+/// Returns whether a statement names or defines a block.
 fn has_successor(text: &[u8], span: Span) -> bool {
     let mut found = false;
     outside_strings(text, span, |_, byte| found |= byte == b'^');
     found
 }
 
-/// Returns the successors of a terminator, with the values that they pass. The list is empty if one
-/// spans several lines, which no printer writes.
+/// Returns the successors of a terminator, with the values that they pass. The list is empty if a
+/// successor spans several lines, which no printer writes.
 pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     let end = terminator.end as usize;
     let mut found: Vec<Span> = Vec::new();
@@ -350,8 +350,8 @@ pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     found
 }
 
-/// Returns the pieces between commas outside of brackets. Angle brackets count, except those of
-/// arrows.
+/// Returns the pieces between commas outside of brackets. Angle brackets count as brackets, except
+/// in arrows (`->`).
 pub fn pieces(text: &[u8], inside: Span) -> Vec<Span> {
     let mut found = Vec::new();
     let mut depth = 0_i64;

@@ -1,9 +1,9 @@
 //! Writes what hooks need in an instrumented module: the descriptor, the side table, and the
 //! rehearsal (a function that runs empty hits).
 //!
-//! IREE's executables have no constructors and may not import symbols, so nothing in them looks for
-//! a runtime. The descriptor is in a writable segment, aligned to 64 bytes, and begins with its
-//! magic number, by which a runtime finds it when the executable is loaded.
+//! IREE's executables have no constructors and may not import symbols, so an executable cannot look
+//! for the runtime itself. The descriptor is in a writable segment, aligned to 64 bytes, and begins
+//! with its magic number, by which a runtime finds it when the executable is loaded.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub struct Descriptor<'a> {
     pub names: &'a Names,
     /// Number of ids.
     pub ids: u32,
-    /// The identity as bytes.
+    /// The module's identity as bytes.
     pub id: [u8; 16],
     /// The side table.
     pub table: &'a str,
@@ -37,7 +37,8 @@ fn quoted(bytes: &[u8]) -> String {
 }
 
 impl Descriptor<'_> {
-    /// Writes the definitions at the top level.
+    /// Writes the module's new definitions: side table, descriptor, functions that hooks call, and
+    /// rehearsal (not in mode log).
     pub fn write(&self, code: &mut Code) {
         let table = self.names.of("table");
         let bytes = self.table.len();

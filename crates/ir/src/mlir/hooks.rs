@@ -8,9 +8,9 @@
 //!
 //! `kept` points at three words of the caller's stack: the time stamp (0 if the hit is not timed),
 //! what `begin` of the descriptor returned, and the `end` function to call. In mode timed, `child`
-//! points at the word to which the loops directly inside add their times, and `parent` at that word
-//! of the function or loop around; otherwise both are null. `iterations` is negative if they are
-//! not known. The other arguments of a call are constants or addresses on the stack, and cost
+//! points at the word to which the loops directly inside add their times. `parent` points at the
+//! word to which this loop adds its own time. Both are null where there is no such word.
+//! `iterations` is negative if the number of iterations is not known. Passing the arguments costs
 //! nothing, because LLVM must inline the functions (`alwaysinline`).
 //!
 //! Fields of the descriptor are read as volatile: no code of the module writes them, so LLVM would
@@ -228,7 +228,7 @@ impl Hooks {
         self.write_end(code);
     }
 
-    /// Reads a pointer of the descriptor.
+    /// Reads the pointer in a field of the descriptor.
     fn pointer(code: &mut Code, offset: usize, acquire: bool) -> String {
         let address = code.field(offset);
         let ordering = if acquire { 4 } else { 2 };

@@ -1,4 +1,5 @@
-//! Instruments a whole text of MLIR. The rest of the text stays unchanged, byte for byte.
+//! Instruments a whole text of MLIR. Text that is not part of an edit stays unchanged, byte for
+//! byte.
 
 use twox_hash::XxHash3_128;
 
@@ -28,13 +29,14 @@ use super::rewrite::Work;
 #[derive(Clone, Debug)]
 pub struct Instrumented {
     pub text: Vec<u8>,
-    /// One for each module in which something was instrumented, in the order of the text.
+    /// One side table for each module in which something was instrumented, in the order of the
+    /// text.
     pub tables: Vec<SideTable>,
     /// The side tables as embedded in the text.
     pub json: Vec<String>,
-    /// What was not instrumented, in modules without a side table.
+    /// The functions and loops that were not instrumented, in modules without a side table.
     pub skipped: Vec<Skipped>,
-    /// Over all modules.
+    /// The numbers of functions and loops in all modules together.
     pub counts: Counts,
 }
 
@@ -106,7 +108,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     Ok(done)
 }
 
-/// A hash of the module's text, its position in the file, and the options.
+/// Returns a hash of the module's text, its position in the file, and the options.
 fn identity(
     text: &[u8],
     ordinal: usize,
@@ -145,7 +147,7 @@ impl Run<'_> {
         self.table.skipped.push(Skipped { function, label, why });
     }
 
-    /// Instruments a function, if a part of it is chosen.
+    /// Instruments a function, if the function or one of its loops is chosen.
     fn function(&mut self, function: &Function) -> Result<(), IrError> {
         self.counts.functions += 1;
         let name = &function.name;
@@ -270,7 +272,7 @@ impl Run<'_> {
         }
     }
 
-    /// Makes an entry with the fields that functions and loops share.
+    /// Makes an entry of the side table with the fields that functions and loops share.
     fn entry(&self, hook: &Hook, function: &Function, place: Place) -> Entry {
         Entry {
             id: hook.id,

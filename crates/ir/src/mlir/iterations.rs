@@ -1,6 +1,6 @@
 //! Computes the number of iterations of a loop from an argument of its header, as
-//! [`crate::iterations`] does from phi nodes. The argument begins at the same value on the edges
-//! into the loop and changes by a constant.
+//! [`crate::iterations`] does from phi nodes. The argument must have the same value on all edges
+//! into the loop, and change by a constant.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -17,27 +17,27 @@ use super::scan::name_end;
 pub struct Counter {
     /// The header's argument, with `%`.
     pub value: String,
-    /// The bits of its integer type, at most 64.
+    /// The number of bits of the argument's integer type, at most 64.
     pub bits: u32,
-    /// The first value, by its name with `%`.
+    /// The name (with `%`) of the counter's first value.
     pub start: String,
     /// What each iteration adds. It is not 0.
     pub step: i64,
-    /// The next value, by its name with `%`.
+    /// The name (with `%`) of the counter's value for the next iteration.
     next: String,
-    /// Edges back to the header.
+    /// The number of edges back to the header.
     latches: u32,
-    /// Whether the last run of the header is an iteration, too: it works ([`crate::header`]), or
-    /// has an edge to itself.
+    /// Whether the last run of the header is an iteration, too, because the header works
+    /// ([`crate::header`]) or has an edge to itself.
     pub whole: bool,
 }
 
-/// The largest step with which a 64-bit counter is assumed not to wrap around: 2^48 iterations take
-/// a day even if each takes a third of a nanosecond.
+/// The largest step with which a 64-bit counter is assumed not to wrap around. At this step, it
+/// wraps after 2^48 iterations, which take a day at a third of a nanosecond each.
 const LARGEST_STEP: u64 = 1 << 16;
 
-/// The largest number of a header's arguments that are read. The compiler's own counter is the
-/// first one.
+/// The largest number of a header's arguments that are read. The counter that the compiler made is
+/// the first argument.
 const MOST_ARGUMENTS: usize = 64;
 
 /// Looks for counters in the loops of one function.
@@ -47,7 +47,7 @@ pub struct Search<'a> {
     pub blocks: &'a Blocks,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// For each block, the edges to it, each with the block that it leaves.
+    /// For each block, the edges that enter it, each with the block from which it comes.
     pub arriving: &'a [Vec<(u32, Edge)>],
 }
 
@@ -99,7 +99,7 @@ impl Search<'_> {
         Some(Counter { value, bits, start, step, next, latches, whole })
     }
 
-    /// Whether the header works ([`crate::header`]).
+    /// Returns whether the header works ([`crate::header`]).
     fn works(&self, l: u32, header: u32) -> bool {
         let block = &self.blocks.body.blocks[header as usize];
         if stores_or_calls(block.text.of(self.text)) {
@@ -177,8 +177,8 @@ impl Search<'_> {
                 }
             }
         }
-        // Whether each loop calls something, also inside: a call can leave the loop
-        // (`crate::trips`).
+        // For each loop: whether it, or a loop inside of it, calls a function. A call can end the
+        // loop, because the called function might never return (`crate::trips`).
         let mut calls = vec![false; self.loops.all.len()];
         for (block, inner) in self.blocks.body.blocks.iter().zip(&self.loops.innermost) {
             let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
@@ -199,7 +199,8 @@ impl Search<'_> {
             .collect()
     }
 
-    /// Returns the iterations of a loop that is left from block `from`.
+    /// Returns how many iterations each hit of a loop has, if the text determines it. The loop's
+    /// only exit is in block `from`.
     fn trips(&self, l: u32, from: u32, counter: &Counter) -> Option<u64> {
         let header = self.loops.all[l as usize].header;
         let body = &self.blocks.body;
@@ -260,7 +261,7 @@ fn two(operands: &[u8]) -> Option<(&[u8], &[u8])> {
     let second = &rest[..name_end(rest, 1.min(rest.len()))];
     Some((first, second))
 }
-/// Whether a block calls a function other than an intrinsic.
+/// Returns whether a block calls a function other than an intrinsic.
 fn calls_out(block: &[u8]) -> bool {
     let is_call = |line: &[u8]| {
         let operation = [&b"llvm.call "[..], b"llvm.invoke "];

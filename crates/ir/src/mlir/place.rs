@@ -1,5 +1,6 @@
-//! Finds the place of an operation in its source from its location: `loc("m.mlir":5:13)`,
-//! `loc(callsite("m.mlir":5:13 at "m.mlir":1:1))`, `loc(fused[…])`, or a name (`loc(#loc7)`).
+//! Finds an operation's file, line and column in the source, from the operation's MLIR location:
+//! `loc("m.mlir":5:13)`, `loc(callsite("m.mlir":5:13 at "m.mlir":1:1))`, `loc(fused[…])`, or a name
+//! (`loc(#loc7)`).
 
 use std::collections::HashMap;
 
@@ -8,9 +9,10 @@ use crate::source::Place;
 
 use super::scan::{Cursor, name_end};
 
-/// The largest number of levels of nested locations that are followed.
+/// The largest number of locations that are read for one operation, if each refers to the next by
+/// name (`#loc7`).
 const MOST_LEVELS: usize = 16;
-/// The largest number of bytes of a location that are read.
+/// Of a longer location, only this number of bytes is read.
 const MOST_BYTES: usize = 1 << 16;
 
 /// The named locations: `#loc7 = loc("m.mlir":5:13)`.
@@ -30,14 +32,15 @@ impl<'a> Places<'a> {
         Self { named: named.collect() }
     }
 
-    /// Returns the place of a statement's last location.
+    /// Returns the file, line and column that a statement's last `loc(…)` gives.
     pub fn of(&self, text: &[u8], statement: Span) -> Place {
         let bytes = statement.of(text);
         let Some(at) = last_location(bytes) else { return Place::default() };
         self.resolve(&bytes[at..]).unwrap_or_default()
     }
 
-    /// Returns the first file, line and column. In a nested location, the inner one comes first.
+    /// Returns the first file, line and column in a location. In `callsite(A at B)`, A (in the
+    /// called function) comes before B (the call).
     fn resolve(&self, location: &[u8]) -> Option<Place> {
         let mut location = location;
         for _ in 0..MOST_LEVELS {
@@ -64,14 +67,15 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Returns the offset after the last `loc` of a statement, outside of strings.
+/// Returns the offset after the statement's last `loc` that is not in a string or in another
+/// location.
 fn last_location(bytes: &[u8]) -> Option<usize> {
     let mut cursor = Cursor::new(bytes);
     let mut last = None;
     while let Ok(Some(byte)) = cursor.next_special() {
         if byte == b'(' && cursor.text[..cursor.at].ends_with(b" loc") {
             last = Some(cursor.at);
-            // Locations inside of this one are parts of it.
+            // Skips the locations inside of this location.
             if cursor.balanced().is_err() {
                 break;
             }

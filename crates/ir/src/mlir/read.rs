@@ -5,32 +5,32 @@ use crate::scan::{Span, find};
 
 use super::scan::{Cursor, closes, name_end};
 
-/// Prefix of all names that the instrumenter adds to a module.
+/// Prefix of the names of functions and globals that the instrumenter adds to a module.
 pub const PREFIX: &[u8] = b"counterpoint_loops_";
 
 /// A module with functions of the `llvm` dialect.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    /// From its first word to its closing brace.
+    /// The text from the module's first word to its closing brace.
     pub whole: Span,
-    /// Between the braces.
+    /// The text between the braces.
     pub inside: Span,
-    /// The start of the line with the closing brace, where definitions can be added.
+    /// The offset of the closing brace, or of the blanks before it: definitions can be added there.
     pub end: u32,
     /// The target triple.
     pub triple: Option<String>,
-    /// Those with a body.
+    /// The functions with a body.
     pub functions: Vec<Function>,
 }
 
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Without `@` and quotes.
+    /// The name without `@` and quotes.
     pub name: String,
-    /// From the first word to the opening brace.
+    /// The text from the first word to the opening brace.
     pub header: Span,
-    /// Between the braces.
+    /// The text between the braces.
     pub body: Span,
     /// Line of the first word, from 1.
     pub line: u32,
@@ -38,13 +38,13 @@ pub struct Function {
     pub body_line: u32,
     /// Line of the closing brace.
     pub last_line: u32,
-    /// The location (`loc(…)`) after the closing brace.
+    /// The rest of the line after the closing brace, with the location (`loc(…)`) if there is one.
     pub tail: Span,
 }
 
 struct Open {
     bracket: u8,
-    /// The module that begins with this bracket.
+    /// The index of the module that this bracket opens, if it opens one.
     module: Option<usize>,
 }
 
@@ -59,7 +59,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
     let mut open: Vec<Open> = Vec::new();
     let mut first_line = 1;
     loop {
-        // A definition is at the start of a line, or after a brace.
+        // A module or a function begins at the start of a line, or after a brace.
         cursor.spaces();
         let start = cursor.at;
         let word = &text[start..name_end(text, start)];
@@ -90,7 +90,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
             }
             _ => {}
         }
-        // Moves to the end of the line, through its brackets.
+        // Moves past the end of the line, and notes which brackets the line opens and closes.
         loop {
             let Some(byte) = cursor.next_special()? else {
                 if !open.is_empty() {
@@ -126,7 +126,7 @@ fn close(text: &[u8], module: &mut Module, at: usize) {
     module.end = (at - blanks) as u32;
 }
 
-/// Refuses a text that is recognised as something other than MLIR's text.
+/// Fails if the text is clearly in another format, such as MLIR bytecode.
 fn recognise(text: &[u8]) -> Result<(), IrError> {
     if text.starts_with(b"ML\xefR") {
         return Err(IrError::NotMlir("MLIR bytecode"));
@@ -146,7 +146,7 @@ fn recognise(text: &[u8]) -> Result<(), IrError> {
     Ok(())
 }
 
-/// Moves into a module's region. Returns `None` if no region follows.
+/// Moves into a module's region (the text in its braces). Returns `None` if no region follows.
 fn module(cursor: &mut Cursor) -> Result<Option<Module>, IrError> {
     let start = cursor.at;
     let mut triple = None;
@@ -172,7 +172,7 @@ fn module(cursor: &mut Cursor) -> Result<Option<Module>, IrError> {
     Ok(Some(Module { whole, inside: Span::new(at.at, at.at), triple, ..Module::default() }))
 }
 
-/// Returns the last word before `at`, from `from` on.
+/// Returns the last word between `from` and `at`.
 fn text_before(text: &[u8], from: usize, at: usize) -> &[u8] {
     let before = text[from..at].trim_ascii_end();
     let word = before.iter().rev().take_while(|b| super::scan::is_name(**b)).count();
@@ -189,7 +189,7 @@ fn attribute(text: &[u8], dictionary: Span, key: &[u8]) -> Option<String> {
     String::from_utf8(rest[..end].to_vec()).ok()
 }
 
-/// Returns the first `@name` in the line.
+/// Returns the first `@name` in the rest of the line, without `@` and quotes.
 fn symbol(text: &[u8], at: usize) -> Option<Span> {
     let line = find(text, at, b'\n').unwrap_or(text.len());
     let sign = find(&text[..line], at, b'@')? + 1;
@@ -199,7 +199,7 @@ fn symbol(text: &[u8], at: usize) -> Option<Span> {
     }
 }
 
-/// Returns the name of the global at `at` if the instrumenter gives such names.
+/// Returns the name of the global at `at`, if the name has the instrumenter's prefix.
 fn instrumented(text: &[u8], at: usize) -> Option<String> {
     let name = symbol(text, at)?.of(text);
     name.starts_with(PREFIX).then(|| String::from_utf8_lossy(name).into_owned())

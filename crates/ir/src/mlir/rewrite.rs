@@ -1,4 +1,5 @@
-//! Inserts hooks into a function.
+//! Inserts hooks into a function of MLIR: code that records the start and end of each execution of
+//! a function or loop.
 
 use std::fmt::Write;
 
@@ -28,11 +29,11 @@ pub struct Work<'a> {
     pub dominators: &'a Dominators,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// The choice of the function and its loops.
+    /// Says whether the function itself is instrumented, and which of its loops are.
     pub choice: &'a Choice,
-    /// If it has an id.
+    /// The function's hook, if the function has an id.
     pub function: Option<Hook>,
-    /// One for each element of [`Choice::loops`].
+    /// One hook for each element of [`Choice::loops`].
     pub hooks: &'a [Hook],
     /// For each element of `hooks`: the counter of its loop, if there is one.
     pub counters: &'a [Option<Counter>],
@@ -89,8 +90,9 @@ impl Work<'_> {
         Some((self.hooks.get(i)?, self.counters.get(i)?.as_ref()))
     }
 
-    /// Writes the start of the function: slots, constants, the thread's table, and the start of its
-    /// hit.
+    /// Writes the code at the function's start: constants, slots (for the times of inner loops),
+    /// and a call that returns the thread's table. If the function has an id, its hit (execution)
+    /// begins there.
     fn entry(&self, lines: &mut Lines) {
         let one = "llvm.mlir.constant(1 : i64) : i64";
         lines.line(format_args!("%cpt.one = {one}"));
@@ -177,7 +179,7 @@ impl Work<'_> {
         }
     }
 
-    /// Ends the function's hit before each return.
+    /// Ends the function's hit (execution) before each return that control can reach.
     fn returns(&self, edits: &mut Edits) {
         let Some(hook) = &self.function else { return };
         for (i, block) in self.blocks.body.blocks.iter().enumerate() {
@@ -196,8 +198,8 @@ impl Work<'_> {
     }
 }
 
-/// Computes the number of iterations on an edge out of a loop. Returns the name of the result, an
-/// `i64`.
+/// Writes the computation of the number of iterations, for an edge out of a loop. Returns the name
+/// of the result, an `i64`.
 fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
     let Counter { value, bits, start, step, whole, .. } = counter;
     let (upper, lower) = if *step > 0 { (value, start) } else { (start, value) };
@@ -216,7 +218,8 @@ fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
     count
 }
 
-/// Returns the slot to which loops inside add their times.
+/// Returns the slot (a word of the stack) to which the loops inside add their times, or a null
+/// pointer if there is no slot.
 fn child(hook: &Hook) -> String {
     if hook.slot { format!("%cpt.s{}", hook.id) } else { "%cpt.null".to_owned() }
 }

@@ -1,17 +1,18 @@
 //! Reads a text of MLIR as brackets, strings, comments and statements.
 //!
-//! The printer begins an operation on a line of its own, and breaks lines only inside of brackets
-//! (`llvm.switch`, regions). So a statement ends with its line, unless a bracket is open there.
-//! Angle brackets are not counted, because `->` and comparisons contain them; no line ends inside
-//! of them.
+//! MLIR's printer begins an operation on a line of its own, and breaks lines only inside of
+//! brackets (`llvm.switch`, regions). So a statement ends with its line, unless a bracket is open
+//! there. Angle brackets are not counted, because `->` and comparisons contain them; no line ends
+//! inside of them.
 
 use crate::error::IrError;
 use crate::scan::{Span, find, table_of};
 
-/// Where [`Cursor::next_special`] stops, and where strings and comments begin.
+/// The bytes at which [`Cursor::next_special`] stops, and those with which strings and comments
+/// begin.
 static SPECIAL: [bool; 256] = table_of(b"\"\n/(){}[]");
 
-/// Whether a byte can be in a name without quotes.
+/// Returns whether a byte can be in a name without quotes.
 pub fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.' | b'-')
 }
@@ -27,7 +28,7 @@ pub struct Cursor<'a> {
     pub text: &'a [u8],
     /// The next byte.
     pub at: usize,
-    /// Its line, from 1.
+    /// The line of the next byte, from 1.
     pub line: u32,
 }
 
@@ -72,7 +73,8 @@ impl<'a> Cursor<'a> {
         self.at = find(self.text, self.at, b'\n').unwrap_or(self.text.len());
     }
 
-    /// Skips a string. It has escapes with a backslash, and ends on its line.
+    /// Skips a string. The string may have escapes with a backslash, and must end on the line where
+    /// it begins.
     pub fn string(&mut self) -> Result<(), IrError> {
         let mut at = self.at + 1;
         loop {
@@ -108,7 +110,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves past a bracket and its content.
+    /// Moves past an opening bracket, its content, and the bracket that closes it.
     pub fn balanced(&mut self) -> Result<(), IrError> {
         let first = self.line;
         let mut open: Vec<u8> = Vec::new();
@@ -128,8 +130,8 @@ impl<'a> Cursor<'a> {
         Err(IrError::Truncated { what: "brackets", line: first })
     }
 
-    /// Moves past the statement that begins here, and returns its end: the end of its last line, or
-    /// the offset of a brace that closes the region around it.
+    /// Moves to the end of the statement that begins here, and returns that offset: the end of the
+    /// statement's last line, or a brace that closes the region around it.
     pub fn statement(&mut self) -> Result<usize, IrError> {
         while let Some(byte) = self.next_special()? {
             match byte {

@@ -20,13 +20,13 @@ pub fn all(mode: Mode) -> Options<'static> {
 pub struct Bench {
     pub llvm: Llvm,
     pub scratch: Scratch,
-    /// The runtime of the test programs.
+    /// The compiled runtime of the test programs (`runtime.c`).
     pub runtime: PathBuf,
 }
 
 impl Bench {
-    /// Uses the first known LLVM that has clang and opt. Without one, the test is reported as
-    /// skipped.
+    /// Uses the first LLVM, in the order of preference, that has clang and opt. Without one, the
+    /// test is reported as skipped.
     pub fn new() -> Option<Self> {
         let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
             without_llvm("clang and opt of LLVM 15 or later");

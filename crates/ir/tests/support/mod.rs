@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 use testkit::Scratch;
 
-/// In the order of preference.
+/// The versions of LLVM that are looked for, in the order of preference.
 const VERSIONS: [u32; 10] = [19, 22, 21, 20, 23, 24, 18, 17, 16, 15];
 
 /// One version of LLVM.
@@ -45,7 +45,7 @@ impl Llvm {
         Command::new(self.tool(name).expect("this LLVM has the tool"))
     }
 
-    /// The error has the objections of `opt`.
+    /// Checks a text with `opt -passes=verify`. The error has the objections of `opt`.
     pub fn verify(self, text: &Path) -> Result<(), String> {
         let mut opt = self.command("opt");
         let output = opt.args(["-passes=verify", "-disable-output"]).arg(text).output().unwrap();
@@ -77,7 +77,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// A compiler's text of LLVM IR.
+/// A text of LLVM IR that a compiler made.
 #[derive(Debug)]
 pub struct Made {
     /// The program, and how it was compiled.

@@ -5,7 +5,7 @@ use ir::choice::{Functions, Options};
 use ir::instrument::instrument;
 use ir::table::SideTable;
 
-/// Texts with all syntax that the reader knows.
+/// Texts that contain all syntax that the instrumenter's parser knows.
 pub const SEEDS: [&str; 2] = [include_str!("seed_x86.ll"), include_str!("seed_aarch64.ll")];
 
 /// Instruments a text, and checks the result. Returns whether it could be instrumented.
@@ -24,7 +24,8 @@ pub fn check(text: &[u8], choice: u64) -> bool {
     assert_eq!(SideTable::from_json(done.json.as_bytes()).unwrap(), done.table);
     // A second instrumentation would define the added names twice.
     assert!(instrument(&done.text, &options).is_err());
-    // A generous limit: a hook has some thousand bytes, and an edge a few hooks.
+    // This limit is generous: an inserted hook takes some thousand bytes, and each edge between two
+    // blocks gets a few hooks.
     assert!(done.text.len() < 200_000 + 40_000 * text.len(), "{} bytes", done.text.len());
     true
 }

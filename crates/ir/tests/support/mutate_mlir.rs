@@ -5,7 +5,7 @@ use ir::choice::{Functions, Options};
 use ir::mlir::instrument::{Instrumented, instrument};
 use ir::table::SideTable;
 
-/// A text with all syntax that the reader knows.
+/// A text that contains all syntax that the instrumenter's parser knows.
 pub const SEED: &str = include_str!("seed.mlir");
 
 pub fn options(choice: u64) -> Options<'static> {
@@ -31,8 +31,8 @@ pub fn check(text: &[u8], choice: u64) -> bool {
         assert!(!table.entries.is_empty());
     }
     unchanged(text, &done);
-    // A generous limit: a hook has some hundred bytes, an edge a few hooks, and the definitions of
-    // a module some kilobytes.
+    // This limit is generous: an inserted hook takes some hundred bytes, each edge between two
+    // blocks gets a few hooks, and the definitions for a module take some kilobytes.
     let limit = 100_000 * (1 + done.tables.len()) + 40_000 * text.len();
     assert!(done.text.len() < limit, "{} bytes", done.text.len());
     if done.tables.is_empty() {
@@ -44,8 +44,8 @@ pub fn check(text: &[u8], choice: u64) -> bool {
     true
 }
 
-/// Checks that the lines without `^` (a successor or a block) still have their bytes in the same
-/// order.
+/// Checks that the result still has the bytes of all lines without `^`, in the same order. A `^`
+/// marks the name of a block.
 fn unchanged(text: &[u8], done: &Instrumented) {
     let mut new = done.text.iter();
     for line in text.split(|b| *b == b'\n').filter(|line| !line.contains(&b'^')) {
@@ -62,7 +62,7 @@ fn unchanged(text: &[u8], done: &Instrumented) {
 pub fn taken_out(new: &[u8]) -> String {
     let new = std::str::from_utf8(new).unwrap();
     let mut out = String::new();
-    // Of the current function: where its text begins, and the target of each new block.
+    // For the current function: where its text begins in `out`, and the target of each new block.
     let (mut begin, mut targets) = (0, Vec::<(String, String)>::new());
     let mut block = None;
     let mut own = false;
@@ -71,7 +71,7 @@ pub fn taken_out(new: &[u8]) -> String {
         if word.starts_with("llvm.mlir.global internal constant @counterpoint_loops_table_") {
             own = true;
         }
-        // The definitions end at the closing brace of the module.
+        // The definitions that instrumenting inserts end at the closing brace of the module.
         if own && line.starts_with("  }") && word.starts_with('}') && !word.contains("unknown") {
             own = false;
         }
@@ -92,7 +92,8 @@ pub fn taken_out(new: &[u8]) -> String {
             out.push_str(line);
         }
         if word.starts_with('}') {
-            // From the last to the first, so that ^cpt.e1 is not found in ^cpt.e12.
+            // The names are replaced from the last new block to the first, so that ^cpt.e1 is not
+            // found in ^cpt.e12.
             for (name, target) in targets.drain(..).rev() {
                 let function = out.split_off(begin);
                 assert_eq!(function.matches(&name).count(), 1, "{name}");

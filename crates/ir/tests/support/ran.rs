@@ -9,7 +9,8 @@ use ir::table::{Entry, SideTable};
 
 use super::{Llvm, programs, root, run};
 
-/// What a thread counted for an id, as `runtime.c` writes it.
+/// The numbers that one thread counted for one entry of the table (a loop or a function), as
+/// `runtime.c` writes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub thread: u64,
@@ -34,10 +35,10 @@ pub struct Ran {
     pub table: SideTable,
     pub rows: Vec<Row>,
     pub output: String,
-    /// How many hits a rehearsal of 1000 empty hits counted, and how many of its timed hits did not
-    /// end.
+    /// The result of a rehearsal, in which the module's hooks run for 1000 empty hits: the number
+    /// of hits counted, and the number of timed hits that did not end.
     pub rehearsal: Option<[u64; 2]>,
-    /// How often the module was registered and unregistered.
+    /// The line of `runtime.c` that says how often the module was registered and unregistered.
     pub registered: String,
 }
 
@@ -48,8 +49,9 @@ impl Ran {
         self.rows.iter().filter(entry).copied().collect()
     }
 
-    /// Returns a number of a loop, summed over threads. The loop is given by its depth and its
-    /// index among the loops of this depth. Without a depth, it is the function's number.
+    /// Returns one number of a loop, which `number` takes from a row, summed over threads. `place`
+    /// is the loop's depth and its index among the function's loops of this depth. If `place` is
+    /// `None`, returns the number of the function itself.
     pub fn sum(
         &self,
         function: &str,

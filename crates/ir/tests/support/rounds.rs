@@ -1,4 +1,4 @@
-//! Runs mutation tests with random texts on all processors.
+//! Runs mutation tests with random texts on up to eight processors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,9 +9,11 @@ pub fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Calls `round` for `inputs` or `COUNTERPOINT_MUTANTS` rounds, on several threads. The random
-/// numbers come from `seed` or `COUNTERPOINT_SEED`. Returns the number of rounds, and of those that
-/// returned true. If a round panics, prints a seed that makes the same text at once.
+/// Calls `round` on up to eight threads, altogether at least `COUNTERPOINT_MUTANTS` times if this
+/// variable is set, or else at least `inputs` times. The seed of the random numbers is
+/// `COUNTERPOINT_SEED` if this variable is set, or else `seed`. Returns that least number, and the
+/// number of calls that returned true. If a round panics, prints the state of its random numbers
+/// before the round, as a value for `COUNTERPOINT_SEED`.
 pub fn rounds(
     inputs: u64,
     seed: u64,
@@ -44,8 +46,8 @@ pub fn rounds(
     (inputs, instrumented.into_inner())
 }
 
-/// Returns a damaged text of `seeds`: with changed bytes, missing, inserted or repeated parts, or
-/// lines in another order.
+/// Returns one of the texts in `seeds` with damage: changed bytes, missing, inserted or repeated
+/// parts, or lines in another order.
 pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> {
     let mut bytes = seeds[random.place(seeds.len())].as_bytes().to_vec();
     for _ in 0..=random.place(5) {

@@ -5,7 +5,7 @@
 /// reports a variant without advice in the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Only the message describes the problem.
+    /// The cause has no variant of its own, so only the problem's message describes it.
     Unknown,
     /// The counter counts only the kernel's work, but has a modifier that leaves out the kernel.
     AlwaysZero,

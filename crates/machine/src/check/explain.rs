@@ -83,7 +83,7 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Cause
             ("this counter cannot be counted in this way".into(), Cause::BadModifiers)
         }
         OpenErrorKind::Invalid => ("the machine cannot count this".into(), Cause::Unknown),
-        // ENOTSUPP of the kernel, from arch_uprobe_analyze_insn.
+        // 524 is the kernel's ENOTSUPP, from arch_uprobe_analyze_insn.
         OpenErrorKind::Other if error.errno == 524 && is_uprobe(counter) => {
             ("the kernel cannot put a probe on this instruction".into(), Cause::NotProbeable)
         }

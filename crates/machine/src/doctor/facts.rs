@@ -46,7 +46,7 @@ pub(super) fn glibc() -> Option<String> {
 }
 
 /// Whether the time-stamp counter has the same rate in all power states: CPUID 8000_0007h, EDX bit
-/// 8 (manuals of Intel and AMD). On AArch64 it always has.
+/// 8 (manuals of Intel and AMD). On AArch64, the counter always has the same rate.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn invariant_counter() -> Option<bool> {
     if cpuid(0x8000_0000)[0] < 0x8000_0007 {
@@ -60,8 +60,8 @@ pub(super) fn invariant_counter() -> Option<bool> {
     Some(true)
 }
 
-/// The general-purpose hardware counters of a core, from CPUID: leaf 0Ah (Intel SDM), 8000_0022h or
-/// the PerfCtrExtCore bit of 8000_0001h (AMD APM).
+/// Number of general-purpose hardware counters of a core, from CPUID: leaf 0Ah (Intel SDM),
+/// 8000_0022h or the PerfCtrExtCore bit of 8000_0001h (AMD APM).
 #[cfg(target_arch = "x86_64")]
 pub(super) fn hardware_counters() -> Option<u32> {
     let [largest, b, c, d] = cpuid(0);
@@ -95,7 +95,7 @@ pub(super) fn invariant_counter() -> Option<bool> {
 
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> [u32; 4] {
-    // Safe since Rust 1.93, unsafe before.
+    // `__cpuid` is safe since Rust 1.93, and was unsafe before.
     #[allow(unused_unsafe)]
     // SAFETY: every x86-64 processor has CPUID, and an unknown leaf does not fault.
     let r = unsafe { core::arch::x86_64::__cpuid(leaf) };

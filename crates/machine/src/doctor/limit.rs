@@ -53,11 +53,11 @@ pub enum Limit {
     NoSharedMemory,
     /// `/dev/shm` is nearly full.
     LittleSharedMemory,
-    /// The limit of open descriptors is lower than many counted threads need.
+    /// The limit of open descriptors is too low for counters in many threads.
     FewDescriptors,
     /// The size of files is limited.
     FileSize,
-    /// Fewer counters can be mapped for reading in user mode than many threads need.
+    /// Locked memory is too small to map the counters of many threads for reading in user mode.
     LittleLockedMemory,
     /// The files of tracefs are closed to this user.
     ClosedTracefs,

@@ -61,14 +61,14 @@ fn file_size(machine: &Machine) -> Finding {
     }
 }
 
-/// The bytes that the kernel counts for each mapped counter.
+/// The bytes of locked memory that each mapped counter takes from the limits.
 const PAGE: u64 = 4096;
-/// A sufficient number of mapped counters: eight for each of 64 threads.
+/// The number of mapped counters that is taken to be enough: eight for each of 64 threads.
 const PLENTY: u64 = 512;
 
-/// Finds out how many counters can be mapped. All processes of a user share `perf_event_mlock_kb`
-/// for each processor. In addition, each process has its `RLIMIT_MEMLOCK` (kernel/events/core.c,
-/// `perf_mmap`, Linux 6.12).
+/// Finds out how many counters can be mapped. All processes of a user together may map
+/// `perf_event_mlock_kb` for each processor. In addition, each process has its `RLIMIT_MEMLOCK`
+/// (kernel/events/core.c, `perf_mmap`, Linux 6.12).
 fn locked_memory(machine: &Machine) -> Option<Finding> {
     let name = "locked memory";
     let per_cpu = machine.read_trimmed("proc/sys/kernel/perf_event_mlock_kb")?;

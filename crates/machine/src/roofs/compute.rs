@@ -27,8 +27,8 @@ impl Loop {
     }
 }
 
-/// The numbers with which the loops multiply and which they add, in each place of the widest
-/// vector.
+/// The number with which the loops multiply and the number that they add, repeated for each element
+/// of the widest vector.
 #[repr(C, align(64))]
 struct Operands {
     /// 1.0, then 0.5.
@@ -58,8 +58,8 @@ mod arch {
         ($name:ident, $of:ident, $load:literal, $r:literal, $form:ident, $even:literal, $odd:literal, $end:literal) => {
             fn $name(iterations: u64, operands: &Operands) {
                 // SAFETY: the loop reads two operands of at most 64 bytes each, writes no memory,
-                // and names every register that it changes. `loops` lists it only if the processor
-                // knows its instructions.
+                // and names every register that it changes. `loops` lists this loop only if the
+                // processor knows the loop's instructions.
                 unsafe {
                     asm!(
                         chains!(loads $load, $r),
@@ -103,7 +103,7 @@ mod arch {
                 chains!($form $r, "10", $even, "14"), chains!($form $r, "11", $odd, "15"),
             )
         };
-        // Adds the product of both operands.
+        // Each instruction adds the product of both operands to its chain.
         (fused $r:literal, $n:literal, $i:literal, $k:literal) => {
             concat!($i, " ", $r, $n, ", ", $r, "14, ", $r, "15\n")
         };

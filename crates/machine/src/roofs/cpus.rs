@@ -6,7 +6,7 @@ use crate::files::parse_cpus;
 /// Cores and the caches that they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpus {
-    /// The name that the kernel gives to the model; empty if it gives none.
+    /// The name that the kernel gives to the processor's model; empty if it gives none.
     pub model: String,
     /// The version of the microcode; empty if it is not known.
     pub microcode: String,
@@ -107,9 +107,10 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 fn affinity() -> Option<Vec<u32>> {
-    // The kernel refuses a set that is smaller than its own, such as the 1,024 bits of `cpu_set_t`.
+    // The kernel refuses a set that has fewer bits than its own sets. The 1,024 bits of `cpu_set_t`
+    // can be too few.
     let mut set = [0u64; 1024];
-    // SAFETY: the kernel writes at most the size that it is told into `set`.
+    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes into `set`.
     let bytes = unsafe {
         libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&set), set.as_mut_ptr())
     };
@@ -129,8 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// Two cores with two threads each, a second-level cache for each core, and a third-level cache
-    /// for both.
+    /// The machine has two cores with two threads each, a second-level cache for each core, and a
+    /// third-level cache for both.
     #[test]
     fn threads_of_a_core_are_one_core() {
         let dir = testkit::Scratch::new();

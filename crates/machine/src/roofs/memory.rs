@@ -1,9 +1,10 @@
 //! Contains the loops that move bytes, and the blocks of memory that these loops read and write.
 //!
-//! Each core has a block of its own, which it has written first, so that the block's memory is near
-//! the core. For a cache, the block is half of the core's share of the cache. For memory, all
-//! blocks together are four times as large as the caches of the last level together, as the rules
-//! of STREAM demand (but within [`LEAST`] and [`MOST`], and at most a quarter of the free memory).
+//! Each core has a block of its own, to which a thread on that core writes first, so that the
+//! kernel places the block's memory near the core. For a cache, the block is half of the core's
+//! share of the cache. For memory, all blocks together are four times as large as the caches of the
+//! last level together, as the rules of STREAM demand (but within [`LEAST`] and [`MOST`], and at
+//! most a quarter of the free memory).
 //!
 //! Stores go through the caches. Bytes are counted as STREAM does: a cache line that the processor
 //! reads only because it is about to be written does not count.
@@ -14,22 +15,26 @@ use std::time::Duration;
 use super::{Cache, Core, Cpus, Kernel, RoofError, team};
 use crate::Machine;
 
-/// The time for which threads work in main memory. Going over it once takes milliseconds.
+/// The time for which threads work if their blocks are in main memory. Going over a block once
+/// takes milliseconds.
 const LONG: Duration = Duration::from_millis(10);
-/// The smallest size of all blocks together for main memory, unless less is free. It is also their
-/// size if the machine reports no caches.
+/// The least total size of the blocks for main memory, unless a quarter of the free memory is less.
+/// The blocks also have this total size if the machine reports no caches.
 const LEAST: u64 = 64 << 20;
-/// The largest size of all blocks together for main memory.
+/// The largest total size of the blocks for main memory.
 const MOST: u64 = 4 << 30;
-/// The least number of bytes in a step, so that reading the clock takes no noticeable part of it.
+/// The least number of bytes in a step, so that reading the clock takes no noticeable part of the
+/// step's time.
 const STEP: u64 = 1 << 20;
-/// A block has up to three arrays, each of which is a multiple of 512 bytes.
+/// The size of a block is a multiple of this. A block has up to three arrays, and the size of each
+/// array is a multiple of 512 bytes.
 const GRAIN: u64 = 3 * 512;
 /// The distance from the end of an array to the next array. Without it, stores would have the same
 /// low address bits as the loads after them, and some processors wait in that case.
 const APART: u64 = 1024 + 64;
 
-/// The blocks. `sizes` has the bytes of one core's block for each level and number of cores.
+/// The blocks. The blocks of all cores; `sizes` gives the bytes of one core's block for each level
+/// and number of working cores.
 pub struct Blocks {
     sizes: Vec<(Option<u32>, u32, u64)>,
     memory: Vec<Mapping>,
@@ -43,8 +48,8 @@ impl Blocks {
                 Some((Some(cache.level), *team, of_cache(&cpus.caches, cache, *team)?))
             }));
         }
-        // A level is left out unless it can be measured with every number of cores. With only the
-        // rate of one core, it would look slow for all cores.
+        // A level is left out unless it can be measured with every number of cores. If only its
+        // rate with one core were reported, the level would look slow for all cores together.
         let whole = |level| sizes.iter().filter(|(of, ..)| *of == level).count() == teams.len();
         let sizes: Vec<_> = sizes.iter().copied().filter(|(level, ..)| whole(*level)).collect();
         let last = cpus.caches.last().map_or(0, |c| c.bytes * u64::from(c.instances));
@@ -54,7 +59,7 @@ impl Blocks {
         all.extend(teams.iter().map(|team| (None, *team, grains(of_memory / u64::from(*team)))));
         let cores = &cpus.cores[..teams.iter().copied().max().unwrap_or(1) as usize];
         let memory = cores.iter().enumerate().map(|(at, core)| {
-            // The first core also works alone, with a larger block.
+            // The first core also works alone, and its block can then be larger.
             let most = all.iter().filter(|(_, team, _)| at == 0 || *team > 1);
             let bytes = most.map(|(.., bytes)| *bytes).max().unwrap_or(GRAIN) + 4 * APART;
             let mapping = Mapping::new(bytes)?;
@@ -142,13 +147,14 @@ impl Mapping {
         };
         let start = (start != libc::MAP_FAILED).then_some(start).ok_or_else(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(failed)?;
-        // With small pages, finding their addresses would take a part of the time. SAFETY: the
-        // range is the mapping that was just made.
+        // Asks for huge pages, because translating addresses with small pages would take a part of
+        // the measured time.
+        // SAFETY: the range is the mapping that was just made.
         unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         Ok(Self { start, bytes: size })
     }
 
-    /// Makes every page present. The numbers are ordinary ones.
+    /// Makes every page present. The number written, 1.0, is neither subnormal nor infinite.
     fn write(&self) {
         let count = self.bytes / size_of::<f64>();
         let start = self.start.as_ptr().cast::<f64>();
@@ -318,7 +324,8 @@ mod arch {
                 "vfmadd213pd ", $r, $n, ", ", $r, "15, [{b} + {at} + ", $($off,)+ "]"
             )
         };
-        // These instructions need aligned operands, so no operand is in memory.
+        // `mulpd` and `addpd` need aligned operands in memory, so every operand is loaded into a
+        // register first.
         (two $mov:literal, $r:literal, $n:literal, $($off:literal),+) => {
             concat!(
                 $mov, " ", $r, $n, ", [{c} + {at} + ", $($off,)+ "]\n",

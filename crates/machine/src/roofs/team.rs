@@ -9,8 +9,9 @@ use super::{Core, RoofError};
 /// after which the kernel gives the processor to another program.
 pub const SHORT: Duration = Duration::from_millis(2);
 
-/// Before the measurement, a thread works for the measurement's time divided by this. After that,
-/// its core runs at the frequency of such work, and the data is in its cache.
+/// Before the measurement, each thread warms up: it works for the time of the measurement divided
+/// by this number. After the warm-up, the core runs at the frequency that it keeps during such
+/// work, and the data is in the core's cache.
 const WARM: u32 = 4;
 
 /// Calls `step` on all of these cores at the same time, again and again for the given time. Returns
@@ -26,7 +27,8 @@ pub fn rate(
         pin(cores[at]);
         work(time / WARM, || step(at));
         waiting.fetch_sub(1, Ordering::AcqRel);
-        // Waits without giving up the processor, so that all threads start together.
+        // Waits for the other threads for at most a second, without giving up the processor, so
+        // that all threads start together.
         let until = Instant::now() + Duration::from_secs(1);
         while waiting.load(Ordering::Acquire) > 0 && Instant::now() < until {
             std::hint::spin_loop();
@@ -82,6 +84,6 @@ fn pin(core: Core) {
     if let Some(word) = set.get_mut(core.cpu as usize / 64) {
         *word |= 1 << (core.cpu % 64);
     }
-    // SAFETY: the kernel reads as many bytes of `set` as it has; 0 stands for the calling thread.
+    // SAFETY: the kernel reads `size_of_val(&set)` bytes of `set`; 0 stands for the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&set), set.as_ptr()) };
 }

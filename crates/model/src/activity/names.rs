@@ -9,15 +9,15 @@ use super::Generic;
 /// One published list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Published {
-    /// The generic accelerator kinds of pull request #1212.
+    /// The list of pull request #1212, which made the kinds generic.
     Pr1212,
-    /// The dynamic plugins of pull request #1148.
+    /// The list of pull request #1148, which added dynamic plugins.
     Pr1148,
-    /// The main branch, as shipped in torch 2.15.
+    /// The list of the main branch, as shipped in torch 2.15.
     Main,
 }
 
-/// Bits for the lists ([`Published`]) that contain a name.
+/// Bits of `Row::lists`: the lists ([`Published`]) that contain the row's name.
 const A: u8 = 1;
 const B: u8 = 2;
 const C: u8 = 4;
@@ -55,8 +55,8 @@ pub(super) const ROWS: &[Row] = &[
     row("counter", Generic::Counter, 0),
     row("gpu_memcpy", Generic::Memcpy, ALL),
     row("gpu_memset", Generic::Memset, ALL),
-    // The three lists have a constant with the name in the next row, which prints as `kernel`. So
-    // both names are in the lists.
+    // In all three lists, the constant CONCURRENT_KERNEL has the text `kernel`. So both `kernel`
+    // and `concurrent_kernel` have all bits.
     row("concurrent_kernel", Generic::Kernel, ALL),
     row("cuda_runtime", Generic::Runtime, ALL),
     row("cuda_driver", Generic::Driver, ALL),
@@ -98,7 +98,7 @@ pub enum DefaultSet {
     /// Pull request #1212: all kinds except counters and collectives.
     #[default]
     Generic,
-    /// Pull request #1148: the first seventeen kinds of its list.
+    /// Pull request #1148: the kinds of the first seventeen names in its list.
     Pr1148,
     /// The main branch: the generic set and the counters of MTIA.
     Main,

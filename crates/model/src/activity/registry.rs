@@ -15,11 +15,11 @@ use std::fmt;
 use super::names::ROWS;
 use super::{Generic, Kind, Vocabulary};
 
-/// The name that an activity came with.
+/// The number of a name with which an activity was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(u32);
 
-/// A producer that registers kinds; numbered from 1.
+/// The number, from 1, of a producer that registers kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Producer(u16);
 
@@ -123,10 +123,11 @@ impl Registry {
         Ok(Producer(index as u16 + 1))
     }
 
-    /// Adds a new kind. `kineto` is its name in Kineto's vocabulary; the default is `name`.
+    /// Adds a new kind. `kineto` is the kind's name in Kineto's vocabulary; the default is `name`.
     ///
     /// # Errors
-    /// Fails if the name is not valid, if it already has a meaning, or if the range is full.
+    /// Fails if the name is not valid, if it already has a meaning, or if the producer's range of
+    /// numbers is full.
     pub fn register(
         &mut self,
         producer: Producer,
@@ -148,7 +149,7 @@ impl Registry {
     /// Otherwise, it becomes a new kind.
     ///
     /// # Errors
-    /// Fails if the range is full.
+    /// Fails if the producer's range of numbers is full.
     pub fn note(&mut self, producer: Producer, name: &str) -> Result<Label, RegisterError> {
         if let Some(label) = self.exactly(name) {
             return Ok(label);
@@ -236,8 +237,8 @@ impl Registry {
         }
     }
 
-    /// Returns the name with which the activity came; empty if this registry does not know the
-    /// label.
+    /// Returns the name with which the activity was recorded; empty if this registry does not know
+    /// the label.
     pub fn original(&self, label: Label) -> &str {
         match ROWS.get(label.0 as usize) {
             Some(row) => row.name,

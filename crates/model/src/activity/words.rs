@@ -1,17 +1,18 @@
-//! Defines further terms of a timeline: devices, streams, flows, correlation ids and metadata
+//! Defines further types for a timeline: devices, streams, flows, correlation ids and metadata
 //! values.
 
 use std::fmt;
 
-/// A device, numbered by its producer; −1 if there is none.
+/// The number of a device, which the producer of the activity chose; −1 if there is no device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub i64);
 
-/// A stream or queue of a device, numbered by its producer.
+/// The number of a stream or queue of a device, which the producer of the activity chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub i64);
 
-/// Links a request of the host to a device's work for it. All 64 bits are significant.
+/// Links a request of the host to the work that a device does for this request. All 64 bits are
+/// significant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CorrelationId(pub u64);
 
@@ -21,19 +22,19 @@ impl fmt::Display for CorrelationId {
     }
 }
 
-/// The meaning of an arrow from one activity to another.
+/// The kind of a flow, which is an arrow from one activity to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FlowKind {
     /// From an operator's forward call to its backward call.
     ForwardBackward,
     /// From a call on the host to the work that it started on a device.
     HostToDevice,
-    /// Another flow, with its producer's name.
+    /// Another flow, with the name that its producer gave it.
     Named(String),
 }
 
 impl FlowKind {
-    /// Returns the flow with this name.
+    /// Returns the kind of flow with this name.
     pub fn from_name(name: &str) -> Self {
         match name {
             "fwdbwd" => Self::ForwardBackward,
@@ -42,7 +43,7 @@ impl FlowKind {
         }
     }
 
-    /// Returns Kineto's name, which viewers show.
+    /// Returns the name that viewers show: Kineto's name or, for `Named`, the producer's.
     pub fn name(&self) -> &str {
         match self {
             Self::ForwardBackward => "fwdbwd",

@@ -1,4 +1,5 @@
-//! Binds a metric to the counters of one run: replaces names with indices, and determines the unit.
+//! Binds a metric to the counters of one recording: replaces names with indices, and determines the
+//! unit.
 
 use super::error::{MetricCause, MetricError, MetricErrorKind};
 use super::names::Spelling;
@@ -7,20 +8,20 @@ use super::{Metric, Name, Node, Operator};
 use crate::Unit;
 use crate::suggest::closest;
 
-/// What metrics need to know of a run's counter.
+/// What metrics need to know about a counter of the recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand<'a> {
     /// The name that views show.
     pub name: &'a str,
     /// The unit of the counter's values after multiplication by `scale`.
     pub unit: Unit,
-    /// The value of one step, in `unit`.
+    /// The amount, in `unit`, for which one step of the raw value stands.
     pub scale: f64,
     /// The group with which the counter was read.
     pub group: u16,
 }
 
-/// A metric that can be computed from the counters of one run.
+/// A metric that can be computed from the counters of one recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// The name that views show.
@@ -29,13 +30,13 @@ pub struct Bound {
     pub expression: String,
     /// The unit of the metric's values.
     pub unit: MetricUnit,
-    /// Whether the user did not ask for the metric.
+    /// Whether this is a built-in metric that the user did not ask for.
     pub builtin: bool,
-    /// The counters that the metric uses, as ascending indices into the run's list. They belong to
-    /// one group.
+    /// The counters that the metric uses, as ascending indices into the operands of
+    /// [`Metric::bind`]. They belong to one group.
     pub counters: Vec<usize>,
     scales: Vec<f64>,
-    /// Counters are indices into `counters`.
+    /// The expression, in which a counter is represented by its index in `counters`.
     root: Node<usize>,
 }
 
@@ -60,7 +61,8 @@ impl Metric {
     ///
     /// # Errors
     /// Fails if a counter is missing or ambiguous, if the counters are in several groups, or if the
-    /// units do not fit. The error has the byte offset in the text that [`Metric::parse`] read.
+    /// units do not fit. The error has the byte offset in the text from which the metric was
+    /// parsed.
     pub fn bind(&self, operands: &[Operand<'_>]) -> Result<Bound, MetricError> {
         self.find_all(operands).map_err(|e| e.moved(self.offset))
     }
@@ -101,9 +103,9 @@ impl Metric {
 }
 
 impl Bound {
-    /// Computes the value in [`Bound::unit`]. `values` are raw values or sums for
-    /// [`Bound::counters`]. `duration_ns` is the time of the same calls. An undefined value is
-    /// `None`.
+    /// Computes the value in [`Bound::unit`]. `values` are the raw values of [`Bound::counters`] in
+    /// one call, or their sums over several calls. `duration_ns` is the time of that call, or the
+    /// sum for those calls. An undefined value is `None`.
     ///
     /// # Panics
     /// Panics if there are fewer values than counters.
@@ -138,7 +140,7 @@ struct Sums<'a> {
     of: &'a dyn Fn(usize) -> f64,
 }
 
-/// A value while an expression is computed.
+/// The value of an expression or of a part of it.
 #[derive(Clone, Copy)]
 struct Value {
     number: f64,
@@ -147,8 +149,8 @@ struct Value {
 }
 
 impl Value {
-    /// Returns the operand for an operation with `other`. A number that is combined with a sum
-    /// applies to each call.
+    /// Returns `self` in the form in which it is combined with `other`. If only `other` is a sum,
+    /// `self` applies to each call and is multiplied by `calls`.
     fn beside(self, other: Self, calls: f64) -> Self {
         match other.is_sum && !self.is_sum {
             true => Self { number: self.number * calls, is_sum: true },
@@ -160,7 +162,7 @@ impl Value {
 struct Found<'n> {
     name: &'n Name,
     place: usize,
-    /// Whether the counter was found only after modifiers were left out.
+    /// Whether the counter was found only when its modifiers were ignored.
     loose: bool,
 }
 
@@ -192,7 +194,7 @@ fn find(name: &Name, operands: &[Operand<'_>]) -> Result<(usize, bool), MetricEr
     }
 }
 
-/// Returns the cause of an error about an unknown counter.
+/// Returns what may be wrong with a name that matches no counter.
 fn cause(typed: &str, operands: &[Operand<'_>]) -> MetricCause {
     let counted = |name: &str| {
         name == "duration" || name.bytes().all(|b| b.is_ascii_digit()) || {
@@ -218,8 +220,8 @@ fn find_quietly(name: &Name, operands: &[Operand<'_>]) -> bool {
     operands.iter().any(|o| Spelling::of(o.name).base == typed.base)
 }
 
-/// Checks that the counters belong to one group and, if modifiers were left out, count in the same
-/// modes.
+/// Checks that the counters belong to one group. If modifiers were ignored for any of them, all
+/// must count in the same modes.
 fn check_together(found: &[Found<'_>], operands: &[Operand<'_>]) -> Result<(), MetricError> {
     let Some(first) = found.first() else { return Ok(()) };
     let name = |f: &Found<'_>| operands[f.place].name.to_owned();
@@ -288,7 +290,7 @@ fn dimension(
 }
 
 impl Node<Name> {
-    /// Passes the names to `each`, from left to right.
+    /// Passes the names of the counters in this expression to `each`, from left to right.
     fn names<'n, E>(&'n self, each: &mut impl FnMut(&'n Name) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::Number(_) | Self::Duration | Self::Calls | Self::Dispatches => Ok(()),
@@ -302,8 +304,8 @@ impl Node<Name> {
         }
     }
 
-    /// Returns the same tree with indices into `places`. `next` returns the counters of the names
-    /// in their order.
+    /// Returns the same tree with indices into `places` instead of names. For each name from left
+    /// to right, `next` returns the index of its operand, which is one of `places`.
     fn placed(&self, next: &mut impl Iterator<Item = usize>, places: &[usize]) -> Node<usize> {
         match self {
             Self::Number(quantity) => Node::Number(quantity.clone()),

@@ -64,8 +64,8 @@ pub const BUILTINS: &[Builtin] = &[
     builtin("switch-rate", "context-switches / duration", "context switches per second"),
 ];
 
-/// Makes the expression for a part of the pipeline slots of Intel's cores, from Ice Lake on. The
-/// four counters of the first level share the slots.
+/// Makes the expression for a share of the pipeline slots of Intel's cores, from Ice Lake on. The
+/// four counters in the divisor together count all slots.
 macro_rules! intel {
     ($of:literal) => {
         concat!(
@@ -76,7 +76,7 @@ macro_rules! intel {
     };
 }
 
-/// Makes the expression for a part of the dispatch slots of AMD's Zen 4, which has six slots in
+/// Makes the expression for a share of the dispatch slots of AMD's Zen 4, which has six slots in
 /// each cycle. Zen 5 has eight.
 macro_rules! zen4 {
     ($of:literal) => {
@@ -84,14 +84,15 @@ macro_rules! zen4 {
     };
 }
 
-/// Top-down metrics by vendor: what used the slots for operations, and why slots stayed empty.
+/// Top-down metrics by vendor: how many of the slots for operations were used, and why others
+/// stayed empty.
 ///
 /// Sources: for Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 3B,
 /// section "Performance Metrics" (PERF_METRICS), and `tools/perf/Documentation/topdown.txt` of
 /// Linux 6.12, which says that the kernel returns the metrics as numbers of slots. For AMD,
 /// "Processor Programming Reference for Family 19h Model 11h", events 0x0aa and 0x1a0, and the
 /// group `PipelineL1` of Linux 6.12, `tools/perf/pmu-events/arch/x86/amdzen4/pipeline.json`. None
-/// of these metrics was tried on such a processor: the tests use simulated counts.
+/// of these metrics was tried on a processor with these counters: the tests use simulated counts.
 pub const TOP_DOWN: &[Builtin] = &[
     builtin("retiring", intel!("topdown-retiring"), "slots whose operation retired"),
     builtin("bad-speculation", intel!("topdown-bad-spec"), "slots lost to wrong predictions"),
@@ -128,13 +129,14 @@ pub const TOP_DOWN: &[Builtin] = &[
     ),
 ];
 
-/// Returns all built-in metrics. Several can have the same name, for different processors.
+/// Returns all built-in metrics. Several of these metrics can have the same name, for different
+/// processors.
 pub fn all() -> impl Iterator<Item = &'static Builtin> {
     BUILTINS.iter().chain(TOP_DOWN)
 }
 
-/// Returns the first built-in metric with this name that can be computed from `operands`, or else
-/// the first with the name.
+/// Returns the first built-in metric with this name that can be computed from `operands`. If there
+/// is none, returns the first metric with this name.
 pub fn named(name: &str, operands: &[Operand<'_>]) -> Option<&'static Builtin> {
     let with_name = || all().filter(|builtin| builtin.name == name);
     let fits =
@@ -149,10 +151,11 @@ impl Builtin {
     }
 }
 
-/// Returns the built-in metrics that can be computed from `operands`. If a metric can be formed
-/// more than once (`cycles:u` and `cycles:k`), the modes are added to its name.
+/// Returns the built-in metrics that can be computed from `operands`. If counters in different
+/// modes (`cycles:u` and `cycles:k`) give the same metric, its name gets the modes as a suffix.
 pub fn offered(operands: &[Operand<'_>]) -> Vec<Bound> {
-    // Counters of one group and the same modes, as indices into the list.
+    // Each set has the counters of one group that count in the same modes, as indices into
+    // `operands`.
     let mut sets: Vec<(u16, String, Vec<usize>)> = Vec::new();
     for (place, operand) in operands.iter().enumerate() {
         let modes = Spelling::of(operand.name).modes();

@@ -2,26 +2,27 @@
 
 use std::fmt;
 
-/// A metric that cannot be used.
+/// The reason why a metric cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricError {
     /// The kind of the error.
     pub kind: MetricErrorKind,
     /// Byte offset in the text that was parsed.
     pub at: usize,
-    /// Further data, from which the command line makes advice.
+    /// The probable cause, from which the command line derives advice for the user.
     pub cause: Option<MetricCause>,
 }
 
-/// The cause of a [`MetricError`], with values. The enum is exhaustive, so the compiler reports a
-/// variant without advice in the command line.
+/// The probable cause of a [`MetricError`], with the names or units that the advice mentions. The
+/// enum is not `#[non_exhaustive]`, so the compiler reports a variant for which the command line
+/// has no advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetricCause {
     /// A name with slashes, commas or spaces is not in quotes.
     UnquotedName,
-    /// The text must be one of these units.
+    /// A unit is missing or unknown. The text lists the units that can be typed.
     Units(&'static str),
-    /// A minus without spaces is part of the name.
+    /// A minus without spaces around it was read as a part of the name.
     Minus {
         /// The text to the left of the minus.
         left: String,
@@ -30,11 +31,11 @@ pub enum MetricCause {
     },
     /// Counters of the recording with a similar spelling, the most similar one first.
     Near(Vec<String>),
-    /// The recording has these counters.
+    /// All counters of the recording, if none has a similar spelling.
     Counters(Vec<String>),
     /// The counters of the metric, which must be in one group.
     OneGroup(Vec<String>),
-    /// One side is a number without a unit.
+    /// One of the two operands is a number without a unit.
     PlainNumber,
 }
 
@@ -46,7 +47,7 @@ pub enum MetricErrorKind {
     Syntax {
         /// The text after "expected".
         expected: &'static str,
-        /// `None` at the end of the text.
+        /// The character that was found, or `None` at the end of the text.
         found: Option<char>,
     },
     /// The text is not a number.
@@ -78,12 +79,12 @@ pub enum MetricErrorKind {
     },
     /// The expression contains no counter, and neither the duration, `calls` nor `dispatches`.
     Constant,
-    /// The run has no counter with this name.
+    /// The recording has no counter with this name.
     UnknownCounter {
         /// The name as typed.
         name: String,
     },
-    /// The name matches several counters of the run.
+    /// The name matches several counters of the recording.
     Ambiguous {
         /// The name as typed.
         name: String,
@@ -97,8 +98,8 @@ pub enum MetricErrorKind {
         /// A counter of another group.
         other: String,
     },
-    /// A name without modifiers would stand for a counter that counts in other modes than another
-    /// counter of the metric.
+    /// A name without modifiers matches a counter with modifiers, but another counter of the metric
+    /// counts in other modes.
     Modes {
         /// A counter.
         one: String,
@@ -107,9 +108,9 @@ pub enum MetricErrorKind {
     },
     /// Two values cannot be added or compared.
     Mismatch {
-        /// The left or first unit.
+        /// The unit of the left operand, or of the earlier arguments of `min` or `max`.
         left: String,
-        /// The right or later unit.
+        /// The unit of the right operand, or of the argument of `min` or `max` that does not fit.
         right: String,
     },
     /// The value has another unit than the requested one.

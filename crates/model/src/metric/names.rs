@@ -3,7 +3,7 @@
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spelling {
-    /// The counter's name in lower case, in perf's main spelling.
+    /// The counter's name in lower case, with aliases replaced by perf's generic name.
     pub base: String,
     /// The letters of the modifiers.
     pub modifiers: String,
@@ -18,7 +18,8 @@ impl Spelling {
         Self { base: first.to_owned(), modifiers: modifiers.to_owned() }
     }
 
-    /// Returns the modifiers that select occurrences, in a fixed order.
+    /// Returns the modifiers that select the modes in which the counter counts (user, kernel, …),
+    /// in a fixed order.
     pub fn modes(&self) -> String {
         "ukhGH".chars().filter(|c| self.modifiers.contains(*c)).collect()
     }

@@ -5,8 +5,9 @@ use std::fmt;
 
 use crate::Unit;
 
-/// The dimension of a value, as a product of powers. Values can only be added if their powers of
-/// nanoseconds, bytes and joules agree. `counts` and `cycles` only affect the name of the unit.
+/// The dimension of a value: the powers of the base units in it. Values can only be added if their
+/// powers of nanoseconds, bytes and joules agree. `counts` and `cycles` only affect the name of the
+/// unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dimension {
     pub ns: i32,
@@ -16,7 +17,8 @@ pub(super) struct Dimension {
     pub cycles: i32,
 }
 
-/// A factor, as powers of ten and two, so that it is exact up to 10²².
+/// A factor, as exponents of ten and two. A negative exponent of ten becomes a division, because
+/// `f64` has exact values of 10, 100, … 10²², but not of 0.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Factor {
     pub tens: i32,
@@ -37,7 +39,7 @@ pub struct MetricUnit {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Quantity {
-    /// The value in ns, bytes or joules.
+    /// The value in the base units of `dimension` (ns, bytes, joules), without a prefix.
     pub value: f64,
     pub dimension: Dimension,
 }
@@ -65,8 +67,8 @@ impl Dimension {
         }
     }
 
-    /// Returns the dimension of a sum, if the operands can be added. Counts of different things can
-    /// be added, also to a number without a unit.
+    /// Returns the dimension of a sum, if the operands can be added. Counts and cycles can be added
+    /// to each other and to a number without a unit.
     pub fn plus(self, other: Self) -> Option<Self> {
         if (self.ns, self.bytes, self.joules) != (other.ns, other.bytes, other.joules) {
             return None;
@@ -124,7 +126,8 @@ impl Dimension {
 }
 
 impl MetricUnit {
-    /// Converts `value` from ns, bytes and joules. Returns `None` if the result is not finite.
+    /// Converts `value` from the base units (ns, bytes, joules) to this unit. Returns `None` if the
+    /// result is not finite.
     pub(super) fn convert(&self, value: f64) -> Option<f64> {
         let value = value * 2f64.powi(-self.factor.twos);
         let value = match self.factor.tens {

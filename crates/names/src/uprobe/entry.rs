@@ -1,13 +1,13 @@
-//! Decides whether a return probe can be put at a place.
+//! Decides whether a return probe may be put at an offset of a file.
 //!
 //! When a program reaches a return probe, the kernel replaces the return address: the word on top
 //! of the stack on x86, and the link register on AArch64 (`arch_uretprobe_hijack_return_addr`,
 //! Linux 6.18). The kernel does not check whether a return address is there. In the middle of a
 //! function, the kernel would destroy a saved register or a variable. So two things are checked in
 //! the file. A symbol or the unwinding tables (`.eh_frame`) must say that a function begins there.
-//! If the tables describe the place, they must also say that the return address is in that word or
-//! register. The second check finds symbols that look like functions but are reached by a jump:
-//! `NAME.cold`, trampolines, the first instruction of a program.
+//! If the tables describe the place, they must also say that the return address is on top of the
+//! stack or in the link register. The second check finds symbols that look like functions but are
+//! reached by a jump: `NAME.cold`, trampolines, the first instruction of a program.
 //!
 //! Sources for the registers: the System V ABI of x86-64 and i386, the AArch64 DWARF ABI.
 
@@ -19,7 +19,8 @@ use object::{Architecture, Endianness, Object};
 
 use super::symbols::{Class, Symbols};
 
-/// Checks that a function begins at this offset. An error says what is there instead.
+/// Checks that a return probe may be put at this offset of the file. An error says why the probe
+/// may not be put there.
 pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<(), String> {
     let address = file.address_of(offset).ok_or("the file has no code there")?;
     // Go's runtime moves stacks, and ends the program if it finds the address of a return probe on

@@ -1,10 +1,11 @@
 //! Finds the implementation of an indirect function (`STT_GNU_IFUNC`) that this machine uses.
 //!
 //! The symbol of such a function names code that chooses an implementation, once in each process.
-//! The dynamic linker of this process makes the same choice on the same processor, for the
-//! libraries that are loaded here. So it is asked for the function's address. The only library that
-//! is loaded for this purpose is the libm of the C library. For other files the implementation is
-//! not known, because naming a file must not run its code.
+//! For the libraries that are loaded here, the dynamic linker of this process makes the same choice
+//! as in other processes on this processor. So the dynamic linker is asked for the function's
+//! address. The only library that is loaded for this purpose is the libm of the C library. Other
+//! files are not loaded, because naming a file must not run its code, so their implementations stay
+//! unknown.
 //!
 //! A program with other `GLIBC_TUNABLES` than this process can choose another implementation.
 
@@ -15,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use super::symbols::Function;
 
-/// Returns the offset of the implementation in the file. The file must be loaded here, or be the
-/// libm.
+/// Returns the offset of the implementation in the file. Returns `None` for a file that is neither
+/// loaded in this process nor the C library's libm.
 pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
     let file = fs::canonicalize(path).ok()?;
     let loaded = mappings()?.into_iter().any(|m| m.path == file);
@@ -53,7 +54,7 @@ impl Mapping {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
-        // Permissions, offset, device, inode, and, after some spaces, the path.
+        // The fields are permissions, offset, device, inode, and, after some spaces, the path.
         let mut fields = rest.splitn(5, ' ');
         let _permissions = fields.next()?;
         let offset = hex(fields.next()?)?;
@@ -65,16 +66,16 @@ impl Mapping {
     }
 }
 
-/// Returns the address that the dynamic linker has for the function. `loaded` says that the file is
-/// already loaded.
+/// Asks the dynamic linker for the function's address. `loaded` says that the file is already
+/// loaded.
 fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
     let path = CString::new(file.as_os_str().as_bytes()).ok()?;
     let name = CString::new(function.name.as_str()).ok()?;
     let version = function.version.as_deref().map(CString::new).transpose().ok()?;
     let load = if loaded { libc::RTLD_NOLOAD } else { 0 };
     // SAFETY: `path` and the names are C strings that stay valid during the calls. The library is
-    // loaded already, or is the C library's libm; it stays loaded, so that the answer's mapping can
-    // be looked up.
+    // loaded already, or is the C library's libm. It stays loaded, so that the mapping that
+    // contains the returned address can be looked up.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NODELETE | load);
         if handle.is_null() {
@@ -102,7 +103,7 @@ unsafe fn with_version(
 }
 
 /// # Safety
-/// There are no conditions: other C libraries have no versions, and no indirect functions.
+/// There are no conditions: on C libraries other than glibc, nothing is looked up by version.
 #[cfg(not(target_env = "gnu"))]
 unsafe fn with_version(
     _: *mut libc::c_void,

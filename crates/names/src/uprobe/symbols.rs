@@ -48,11 +48,12 @@ pub(super) struct Function {
 
 pub(super) struct Symbols<'f, Elf: Class> {
     pub file: ElfFile<'f, Elf>,
-    /// From the file's own symbol tables.
+    /// Functions from the file's own symbol tables.
     functions: Vec<Function>,
-    /// From the separate file, for names that the file's own tables do not have.
+    /// Functions from the separate file with symbols. A name is looked up here only if the file's
+    /// own tables do not have it.
     separate: Vec<Function>,
-    /// What the file calls but does not define.
+    /// Names of dynamic symbols that the file uses but does not define.
     imported: Vec<String>,
 }
 
@@ -198,7 +199,8 @@ impl Function {
     }
 }
 
-/// Returns the functions that `typed` stands for. The default version hides the others.
+/// Returns the functions that `typed` stands for. If the name has no version, the default version
+/// hides the others.
 fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
     let (base, version, _) = split(typed);
     let mut found: Vec<&Function> = functions.iter().filter(|f| f.name == base).collect();
@@ -210,7 +212,7 @@ fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
     found
 }
 
-/// Splits a symbol into its name, its version, and whether it is the default version
+/// Splits a symbol into its name and its version, and says whether the version is the default one
 /// (`name@@VERSION`, or a name without a version).
 fn split(symbol: &str) -> (&str, Option<&str>, bool) {
     match symbol.split_once('@') {
@@ -271,7 +273,7 @@ fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
     found
 }
 
-/// If a symbol names code of its file, returns whether it is indirect, and the symbol.
+/// Returns the symbol, and whether it is indirect, if it names code that its file defines.
 fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)> {
     let indirect = matches!(symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info.0 & 0xf == STT_GNU_IFUNC.0);
     let absolute = matches!(symbol.section(), SymbolSection::Absolute | SymbolSection::Common);
@@ -279,7 +281,8 @@ fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)>
     (code && !absolute && !symbol.is_undefined()).then_some((indirect, symbol))
 }
 
-/// Reads the separate file with the symbols of a stripped file, by the build id.
+/// Reads the separate file that has the symbols of a stripped file. Its path follows from the
+/// stripped file's build id.
 fn separate_symbols<Elf: Class>(machine: &Machine, file: &ElfFile<'_, Elf>) -> Option<Vec<u8>> {
     let id = file.build_id().ok()??;
     let (first, rest) = id.split_first()?;

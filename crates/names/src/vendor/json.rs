@@ -2,7 +2,7 @@
 //!
 //! | key | becomes |
 //! |---|---|
-//! | `EventCode`, `ExtSel` | `event=`; the first code if there are several, which the kernel can exchange |
+//! | `EventCode`, `ExtSel` | `event=`; the first code, if there are several (the kernel may use another of them) |
 //! | `UMask`, `UMaskExt` | `umask=`, with the extension above its eight bits |
 //! | `CounterMask`, `Invert`, `EdgeDetect`, `AnyThread` | `cmask=`, `inv=`, `edge=`, `any=` |
 //! | `MSRIndex`, `MSRValue` | `offcore_rsp=`, `ldlat=` or `frontend=`, which depends on the register |
@@ -43,8 +43,8 @@ impl Standard {
     }
 }
 
-/// Adds the events in `file`. Events without `Unit` belong to `pmu`. The reasons for events that
-/// are left out go to `problems`.
+/// Adds the events in `file`. Events without `Unit` belong to `pmu`. The reasons why events are
+/// left out go to `problems`.
 pub(super) fn read(
     file: &Path,
     pmu: &str,
@@ -87,7 +87,8 @@ fn event(
 }
 
 /// Returns the objects of `file`. If the file cannot be read, or is no table, the reason goes to
-/// `problems`. A JSON object without a list `Events` has none, which is no problem.
+/// `problems`. A file that is a JSON object without a list `Events` yields no objects, and is no
+/// problem.
 fn objects(file: &Path, problems: &mut Vec<String>) -> Vec<Object> {
     list(file).unwrap_or_else(|problem| {
         problems.push(problem);
@@ -116,7 +117,8 @@ fn list(file: &Path) -> Result<Vec<Object>, String> {
         .collect())
 }
 
-/// Returns a text or a number as text. Returns `None` for an empty text, and for other values.
+/// Returns the value of `key` as text, if it is a text or a number. Returns `None` for an empty
+/// text, and for other values.
 fn text(object: &Object, key: &str) -> Option<String> {
     match object.get(key)? {
         Value::String(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
@@ -192,7 +194,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
         let value = first(object, "MSRValue")?.unwrap_or(0);
         terms.push(format!("{term}={value:#x}"));
     }
-    // In Intel's tables, `Filter` can be a sentence.
+    // In Intel's tables, `Filter` can be a sentence, so only pieces like `name=number` are taken.
     if let Some(filter) = text(object, "Filter") {
         let is_term = |piece: &str| {
             piece.split_once('=').is_some_and(|(_, value)| number(value.trim()).is_some())
@@ -202,7 +204,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
     Ok(terms.join(","))
 }
 
-/// Returns the PMU of a unit.
+/// Returns the PMU that `Unit` in a table stands for.
 fn pmu_of(unit: &str) -> String {
     match unit {
         "CBO" => "uncore_cbox".into(),

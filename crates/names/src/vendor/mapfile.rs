@@ -1,4 +1,5 @@
-//! Chooses the tables for the machine's processor in a directory, by the directory's `mapfile.csv`.
+//! Chooses a directory's tables for the machine's processor: those that `mapfile.csv` names, or all
+//! if there is no such file.
 //!
 //! ```text
 //!  the kernel     GenuineIntel-6-(8F|CF),v1.20,sapphirerapids,core          → folder, all its files
@@ -107,8 +108,8 @@ impl Cpu {
         Some(Self::X86 { model: format!("{vendor}-{family}-{model:X}"), stepping })
     }
 
-    /// Whether a row is for this processor. Patterns are POSIX extended regular expressions. A
-    /// pattern without a stepping matches all steppings.
+    /// Whether a row is for this processor. On x86, patterns are POSIX extended regular
+    /// expressions. A pattern without a stepping matches all steppings.
     fn matches(&self, pattern: &str) -> bool {
         match self {
             Self::Arm { midr } => {

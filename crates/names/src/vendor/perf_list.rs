@@ -25,7 +25,7 @@ pub(super) fn read() -> Result<Vec<VendorEvent>, Option<String>> {
 fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     let mut command = Command::new(program);
     command.args(["list", "-j"]).stdin(Stdio::null()).stderr(Stdio::null());
-    // perf runs without a pager, and without a preloaded recorder.
+    // perf must not wait in a pager, and must not load the recorder (`LD_PRELOAD`).
     command.stdout(Stdio::piped()).env("PAGER", "cat").env_remove("LD_PRELOAD");
     let mut child = command.spawn().map_err(|_| None)?;
     let (sender, receiver) = mpsc::channel();
@@ -36,7 +36,8 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
     let text = receiver.recv_timeout(patience);
-    // perf is killed before the wait, because it might run for ever.
+    // A perf that did not answer is killed before the wait for its end, because it might run for
+    // ever.
     if text.is_err() {
         let _ = child.kill();
     }
@@ -112,9 +113,9 @@ mod tests {
         for program in ["/nonexistent/perf", "/bin/false"] {
             assert_eq!(run(program, PATIENCE).unwrap_err(), None);
         }
-        // This is not a separate test, because tests run in parallel. While this one has its
-        // program open for writing, another one might fork, and the program could then not be
-        // started.
+        // The program that hangs has no test of its own, because tests run in parallel. While this
+        // test has its program open for writing, another test might fork, and the child would keep
+        // the file open. A file that is open for writing cannot be executed.
         let name = format!("counterpoint-perf-{}", std::process::id());
         let program = std::env::temp_dir().join(name);
         std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();

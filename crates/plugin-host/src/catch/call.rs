@@ -6,12 +6,13 @@ use std::ptr::NonNull;
 
 use super::{Left, RawException, cxx_exceptions};
 
-/// A call in progress. The assembly below uses the offsets of these fields.
+/// A call in progress. `stack` must stay the first field, because the assembly below writes it at
+/// the struct's address.
 #[repr(C)]
 struct Frame {
     /// The trampoline's stack pointer, below the registers that it saved.
     stack: *mut c_void,
-    /// The call of the same thread around this one, or null.
+    /// The guarded call of the same thread that encloses this one, or null.
     outer: *mut Frame,
     exception: *mut RawException,
     forced: bool,
@@ -20,7 +21,7 @@ struct Frame {
 }
 
 thread_local! {
-    /// The innermost call of this thread.
+    /// The innermost guarded call of this thread.
     static INNERMOST: Cell<*mut Frame> = const { Cell::new(std::ptr::null_mut()) };
 }
 
@@ -80,7 +81,7 @@ std::arch::global_asm!(
     ".size counterpoint_plugin_trampoline, . - counterpoint_plugin_trampoline",
     ".globl counterpoint_plugin_land",
     ".type counterpoint_plugin_land, @function",
-    // The argument is the stack pointer.
+    // The argument is the trampoline's stack pointer (`Frame::stack`).
     "counterpoint_plugin_land:",
     ".cfi_startproc",
     "mov rsp, rdi",
@@ -187,13 +188,15 @@ unsafe extern "C" fn personality(
     if actions & (HANDLER_FRAME | FORCE_UNWIND) == 0 {
         return CONTINUE_UNWIND;
     }
-    // The frames inside of this trampoline's have been unwound, so the innermost call is its own.
+    // The stack frames inside of this trampoline's frame have been unwound, so the innermost call
+    // is that of this trampoline.
     let frame = INNERMOST.get();
     if frame.is_null() {
         return CONTINUE_UNWIND;
     }
     // SAFETY: the frame is on the stack of `call`, further out than this function, and its `stack`
-    // was set before the plugin was called. Nothing between here and there has a destructor to run.
+    // was set before the plugin was called. No function between this one and `call` has a
+    // destructor to run.
     unsafe {
         (*frame).forced = actions & FORCE_UNWIND != 0;
         (*frame).exception = exception;
@@ -207,8 +210,8 @@ pub(super) fn leave_by(signal: c_int) {
     let frame = INNERMOST.get();
     if !frame.is_null() {
         // SAFETY: the frame is on the stack of `call`, further out than this function, and its
-        // `stack` was set before the plugin was called. The functions in between are the plugin's,
-        // or ours that the plugin called; nothing of them is used again.
+        // `stack` was set before the plugin was called. The stack frames in between, of the plugin
+        // and of our functions that it called, are not used again.
         unsafe {
             (*frame).fault = signal;
             counterpoint_plugin_land((*frame).stack)
@@ -250,13 +253,13 @@ pub(crate) unsafe fn call(
     match exception {
         _ if fault != 0 => Err(Left::Fault(fault)),
         None => Ok(value),
-        // The exception belongs to the C library, and we must not delete it.
+        // The exception of `pthread_exit` belongs to the C library, and we must not delete it.
         Some(_) if forced => Err(Left::ThreadExit),
         Some(exception) => Err(Left::Exception(caught(exception))),
     }
 }
 
-// The crate `libc` does not declare these for every system that we build for.
+// The crate `libc` does not declare the following for every system that we build for.
 const CANCEL_DISABLE: c_int = 1;
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
@@ -264,7 +267,7 @@ unsafe extern "C" {
 
 fn caught(exception: NonNull<RawException>) -> String {
     let raw = exception.as_ptr();
-    // SAFETY: `exception` was thrown and caught by us, and has not been ended yet.
+    // SAFETY: The plugin threw `exception`; it was caught here, and has not been ended yet.
     let (class, cleanup) = unsafe { ((*raw).class, (*raw).cleanup) };
     let class = class.to_be_bytes();
     if let Some(runtime) =
@@ -274,8 +277,8 @@ fn caught(exception: NonNull<RawException>) -> String {
     }
     if let Some(cleanup) = cleanup {
         // SAFETY: the ABI asks a language that catches another language's exception to call the
-        // cleanup function in the exception. The destructor of the exception may throw in turn,
-        // which ends with the second exception's cleanup.
+        // cleanup function in the exception. If that function throws in turn, `call` ends the
+        // second exception as well.
         let _ = unsafe {
             call(
                 cleanup as *const c_void,

@@ -2,8 +2,8 @@
 //! fault or `abort` then ends the call instead of the process, so that other plugins hand over
 //! their events and the program's own output is written.
 //!
-//! Only faults inside of a guarded call are caught, on threads that ask for it ([`OnThread`]).
-//! Otherwise a signal has its earlier effect.
+//! Only faults inside of a guarded call are caught, on threads that ask for it ([`OnThread`]). All
+//! other signals have the effect that they had before.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use super::call;
 
-/// The signals that faults cause.
+/// The signals that faults and `abort` cause.
 const SIGNALS: [c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -32,7 +32,8 @@ thread_local! {
     static IS_ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Catches faults as long as this value exists. There may be one such value at a time.
+/// Catches faults, on threads that have an [`OnThread`], as long as this value exists. Only one
+/// such value may exist at a time.
 #[derive(Debug)]
 pub struct Caught(());
 
@@ -87,10 +88,10 @@ impl Drop for Caught {
     }
 }
 
-/// The stack of a handler, in bytes, for a thread whose own stack is full.
+/// The size in bytes of a handler's stack, because the thread's own stack may be full.
 const STACK: usize = 64 * 1024;
 
-/// Catches faults of guarded calls on this thread as long as this value exists.
+/// Catches faults of guarded calls on this thread as long as this value and a [`Caught`] exist.
 #[derive(Debug)]
 pub struct OnThread {
     stack: *mut c_void,
@@ -98,7 +99,7 @@ pub struct OnThread {
 }
 
 impl OnThread {
-    /// Begins to catch faults. Returns `None` if there is no memory for another stack.
+    /// Begins to catch faults. Returns `None` if the thread cannot get a stack for the handler.
     pub fn new() -> Option<Self> {
         // SAFETY: the stack is new memory, which the thread uses for nothing else; `ours` and
         // `before` outlive the call.
@@ -135,7 +136,7 @@ impl Drop for OnThread {
 
 unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes `info`, which is valid during the handler. For signals that a
-    // process sends, the kernel sets `si_pid` to the number of the sender.
+    // process sends, the kernel sets `si_pid` to the sender's process id.
     let is_own = unsafe {
         let code = (*info).si_code;
         code > 0 || code == libc::SI_TKILL && (*info).si_pid() == libc::getpid()

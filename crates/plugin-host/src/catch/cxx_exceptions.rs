@@ -1,9 +1,9 @@
-//! Ends C++ exceptions, and finds out their type and message.
+//! Ends a C++ exception that left a plugin's function, and finds out its type and message.
 //!
-//! A process may have several C++ runtime libraries. An exception belongs to the one that threw it,
-//! which contains the exception's cleanup function. The layouts that are read here are fixed by the
-//! Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables), and sections 2.2 and
-//! 2.5 of its part on exceptions.
+//! A process may have several C++ runtime libraries. The library that threw an exception must also
+//! end it. This library contains the exception's cleanup function. The layouts that are read here
+//! are fixed by the Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables), and
+//! sections 2.2 and 2.5 of its part on exceptions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -19,7 +19,7 @@ pub(super) struct Runtime {
     end_catch: *const c_void,
     current_type: *const c_void,
     demangle: *const c_void,
-    /// What the table pointer of a `type_info` is if the class has one base class.
+    /// The pointer to the virtual table in the `type_info` of a class with one base class.
     single_base: *const c_void,
     /// Whether the exception shares its object with others (`std::rethrow_exception`).
     shared: bool,
@@ -34,10 +34,9 @@ struct TypeInfo {
     base: *const TypeInfo,
 }
 
-/// Returns the address and the file of the module around an address.
+/// Returns the base address and the file name of the module that contains `address`.
 fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
-    // SAFETY: `Dl_info` consists of pointers, for which zeros are values, and dladdr takes any
-    // address.
+    // SAFETY: `Dl_info` consists of pointers, which may be zero, and dladdr takes any address.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let found = libc::dladdr(address, &mut info) != 0 && !info.dli_fname.is_null();
@@ -46,8 +45,8 @@ fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
 }
 
 impl Runtime {
-    /// Returns the library of an exception. Returns `None` if it is not a C++ exception, or if its
-    /// library has no exported symbols because it is linked into a plugin.
+    /// Returns the runtime library that threw an exception. Returns `None` if the exception is not
+    /// from C++, or if its library exports no symbols because it is linked into a plugin.
     pub(super) fn of(class: [u8; 8], cleanup: Option<*const c_void>, call: Call) -> Option<Self> {
         let [language @ .., sharing] = class;
         if ![*b"GNUCC++", *b"CLNGC++"].contains(&language) {
@@ -63,7 +62,8 @@ impl Runtime {
         let symbol = |name: &CStr| {
             // SAFETY: `handle` is open, and `name` is a C string.
             let address: *const c_void = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            // The handle also finds symbols of other libraries, which are not used.
+            // `dlsym` also finds symbols in the dependencies of the library; these symbols are not
+            // used.
             module(address).filter(|of| of.0 == base && !address.is_null()).map(|_| address)
         };
         let all = (|| {
@@ -73,7 +73,7 @@ impl Runtime {
                 end_catch: symbol(c"__cxa_end_catch")?,
                 current_type: symbol(c"__cxa_current_exception_type")?,
                 demangle: symbol(c"__cxa_demangle")?,
-                // The first two words of a virtual table are not functions.
+                // Pointers to a virtual table skip its first two words, which are not functions.
                 single_base: symbol(c"_ZTVN10__cxxabiv120__si_class_type_infoE")?
                     .wrapping_byte_add(2 * size_of::<usize>()),
                 shared: sharing != 0,
@@ -97,8 +97,8 @@ impl Runtime {
             begin(exception);
             let current: Plain = std::mem::transmute(self.current_type);
             let of = current();
-            // The object follows the header, which ends with the struct that unwinders see: four
-            // words.
+            // The thrown object follows the unwinder's struct, which begins at `exception` and has
+            // four words.
             let object = exception.wrapping_byte_add(32).cast::<c_void>();
             match (self.name(of), self.text(object, of)) {
                 (Some(name), Some(text)) => format!("a C++ exception of type {name}: {text}"),
@@ -106,11 +106,12 @@ impl Runtime {
                 (None, _) => "a C++ exception".to_owned(),
             }
         };
-        // The exception's destructor is the plugin's code.
+        // This call runs the exception's destructor, which is the plugin's code and may throw.
         // SAFETY: the exception is still the current one of this thread, as the runtime's
         // `__cxa_end_catch` requires.
         let _ = unsafe { (self.call)(self.end_catch, std::ptr::null(), std::ptr::null()) };
-        // SAFETY: `of` opened the handle, and the exception, which was the library's, is gone.
+        // SAFETY: `Self::of` opened the handle, and the exception, which needed the library, has
+        // ended.
         unsafe { libc::dlclose(self.handle) };
         said
     }
@@ -142,7 +143,8 @@ impl Runtime {
     }
 
     /// Returns the exception's message, if its class derives from `std::exception` through classes
-    /// with one base class. Then the objects of these classes have the same address.
+    /// with one base class. In this case, the parts of the object that belong to these classes have
+    /// the same address.
     unsafe fn text(&self, object: *mut c_void, mut of: *const TypeInfo) -> Option<String> {
         /// The place of `what` in the virtual table, after the two destructors.
         const WHAT: usize = 2;
@@ -150,8 +152,8 @@ impl Runtime {
             return None;
         }
         // SAFETY: `of` is the runtime's `type_info`, which has the third field if the class has one
-        // base class. An object of a class with virtual functions begins with the address of its
-        // table.
+        // base class. An object of a class with virtual functions begins with the address of the
+        // class's virtual table.
         unsafe {
             for _ in 0..64 {
                 if of.is_null() {

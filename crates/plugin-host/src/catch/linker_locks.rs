@@ -1,11 +1,11 @@
 //! Releases the dynamic linker's locks after a constructor of a shared object threw.
 //!
 //! glibc holds a lock while constructors run. If an exception leaves `dlopen`, the lock stays
-//! locked, and other threads that load something or end the process wait for ever. No function of
-//! glibc releases it. But glibc's locks are mutexes in one exported object, and a mutex contains
-//! the thread that holds it and a count. Its layout is part of glibc's ABI
-//! (`bits/struct_mutex.h`, the same on the 64-bit processors that we build for). So this code finds
-//! the mutexes that the thread has locked more often than before `dlopen`, and releases them.
+//! locked, and other threads that load something or end the process wait for ever. No public
+//! function of glibc releases this lock. But glibc's locks are mutexes in one exported object, and
+//! a mutex contains the thread that holds it and a count. The layout of a mutex is part of glibc's
+//! ABI (`bits/struct_mutex.h`, the same on the 64-bit processors that we build for). So this code
+//! finds the mutexes that the thread has locked more often than before `dlopen`, and releases them.
 
 use std::ffi::{c_int, c_void};
 
@@ -22,10 +22,11 @@ struct Mutex {
 /// `PTHREAD_MUTEX_RECURSIVE`.
 const RECURSIVE: c_int = 1;
 
-/// The locks that this thread holds, each with the number of times.
+/// The locks that this thread holds, each with the number of times that the thread has locked it.
 pub(super) struct Held(Vec<(*mut Mutex, u32)>);
 
-/// Returns glibc's object and its size. Other C libraries have no such object.
+/// Returns the address and the size of the object that contains glibc's locks. Other C libraries
+/// have no such object.
 fn object() -> Option<(*mut c_void, usize)> {
     const WITH_SYMBOL: c_int = 1;
     /// `Elf64_Sym`.
@@ -86,7 +87,7 @@ impl Held {
         Self(held)
     }
 
-    /// Releases the locks that were taken after `self` was made.
+    /// Releases the locks that this thread has taken since `self` was made.
     ///
     /// # Safety
     /// The code that took the locks must not release them.

@@ -47,7 +47,7 @@ fn process(raw: &Raw<'_>) -> i32 {
     with_builder(|builder| raw.process(builder))
 }
 
-/// Makes a recording of a created session, and reports calls that fail.
+/// Starts and ends a created recording, and reports calls that fail.
 fn record(raw: Raw<'_>, findings: &mut Findings) {
     let code = raw.start();
     findings.check(code == 0, RESULT, || format!("profilerStart returned {code}"));
@@ -122,7 +122,8 @@ fn no_types(plugin: &mut Plugin, findings: &mut Findings) {
             types: std::ptr::null_mut(),
             types_length: 0,
         };
-        // An error is fine. After success, the recording should work.
+        // The plugin may refuse an empty list of types. If the plugin accepts the list, the
+        // recording should work.
         if call(interface.create, &mut params) == Some(0) {
             record(Raw { interface: &interface, handle: params.profiler }, findings);
             findings.at_most(Level::Fragile);
@@ -147,7 +148,7 @@ fn never_stopped(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// Makes calls in orders that no host should use. Any result is fine.
+/// Makes calls in an order that no host should use. Any result is fine.
 fn stop_first(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let Some(raw) = created(&interface, findings) else { continue };
@@ -194,7 +195,7 @@ fn overlap(plugin: &mut Plugin, findings: &mut Findings) {
                 process(&second);
                 second.destroy();
             }
-            // PyTorch needs one recording at a time.
+            // PyTorch needs only one recording at a time, so the plugin is still valid.
             Err(code) => {
                 findings.style(
                     OVERLAP,

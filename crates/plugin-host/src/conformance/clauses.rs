@@ -9,8 +9,8 @@ pub enum Source {
     Header,
     /// What the published host does or expects (`libkineto/src/dynamic_plugin`).
     Host,
-    /// Neither the header nor the published host demands it, but other hosts, or later versions,
-    /// may depend on it.
+    /// Neither the header nor the published host demands what the clause says, but other hosts, or
+    /// later versions, may depend on it.
     Custom,
 }
 

@@ -115,7 +115,8 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
         let asked = Asked::of(&types);
         let code = builder.with(&mut judge, &asked, |builder| raw.process(builder));
         findings.check(code == 0, RESULT, || format!("profilerProcessEvents returned {code}"));
-        // A plugin that still uses the builder after the call is noticed in this time.
+        // If the plugin still uses the builder during this wait, after its call, `problems` gets an
+        // entry.
         std::thread::sleep(Duration::from_millis(50));
         raw.destroy();
         for (problem, count) in problems.all() {
@@ -134,7 +135,7 @@ fn weigh(problem: &Problem) -> (Level, &'static Clause) {
         Problem::ZeroFlow => (Level::Violation, FLOW),
         Problem::Backwards => (Level::Violation, TIMES),
         Problem::Unnamed => (Level::Fragile, NAMES),
-        // The published host writes these events.
+        // The published host writes such events, so they are not a violation.
         Problem::NotAsked(_) => (Level::Fragile, ENABLED),
         Problem::MuchMetadata => (Level::Fragile, METADATA),
         _ => (Level::Violation, BUILDER),

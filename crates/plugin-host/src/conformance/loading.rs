@@ -1,4 +1,4 @@
-//! Probes of registering and querying.
+//! Probes that register a plugin and query its profilers.
 
 use std::ffi::c_char;
 
@@ -73,8 +73,9 @@ fn functions(interface: &ProfilerInterface, findings: &mut Findings) {
 
 fn null_registry(plugin: &mut Plugin, findings: &mut Findings) {
     let Some(register) = plugin.library.symbol(abi::kineto::REGISTER_SYMBOL) else { return };
-    // SAFETY: by the interface's definition, a function with this name takes a registry. The check
-    // asks whether the plugin copes with null; a fault makes `call` return.
+    // SAFETY: by the interface's definition, a function with this name takes a registry. The probe
+    // asks whether the plugin copes with null; a fault ends this process, which only runs one
+    // probe.
     let end = unsafe { catch::call(register.as_ptr(), std::ptr::null(), std::ptr::null()) };
     let code = returned(end.map(|code| code as i32));
     if code == 0 {
@@ -98,7 +99,7 @@ fn large_registry(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// The value of the bytes after the room of a query.
+/// The value of the bytes behind the room that a query may fill, so that a write there is noticed.
 const GUARD: u8 = 0xa5;
 
 struct Query {
@@ -132,11 +133,13 @@ impl Query {
 fn query(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let mut query = Query::new();
-        // Hosts fill the list with zeros, so a plugin need not end it.
+        // Hosts fill the list of types with zeros, so a plugin need not write a zero after its
+        // types.
         query.types[..ROOM].fill(0);
         let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM)).unwrap_or(-1);
         if code != 0 {
-            // The published host never starts a profiler without types.
+            // If the query fails, the published host knows no types of the profiler and never
+            // starts it.
             findings.violation(QUERY, format!("profilerQuery returned {code}"));
             continue;
         }

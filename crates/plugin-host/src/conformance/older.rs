@@ -1,6 +1,6 @@
-//! Finds out whether a plugin was built for an older state of the interface. There are two. One has
-//! a table of another size, which is seen at registration. The other one differs in the arguments
-//! of `profilerStart`, which this probe tries.
+//! Finds out whether a plugin was built for an older state of the interface. There are two such
+//! states. In one, the table of functions has another size, which is seen at registration. In the
+//! other, `profilerStart` has other arguments, which this probe tries.
 
 use std::ffi::c_void;
 
@@ -30,8 +30,8 @@ fn start(plugin: &mut Plugin, findings: &mut Findings) {
         let Ok(raw) = Raw::create(&interface) else { continue };
         let mut types = supported(&interface);
         let types_length = types.len();
-        // A plugin of the current state takes the types' address as its handle, and finds zeros
-        // there.
+        // A plugin of the current state takes the types' address for its handle. Behind the types,
+        // the plugin finds zeros.
         types.resize(1 << 16, 0);
         let mut arguments = StartWithTypes {
             size: size_of::<StartWithTypes>(),
@@ -40,8 +40,8 @@ fn start(plugin: &mut Plugin, findings: &mut Findings) {
             profiler: raw.handle,
         };
         let function = interface.start;
-        // SAFETY: both are pointers to functions of one pointer. The probe tests what the plugin
-        // does with the arguments.
+        // SAFETY: both types are pointers to functions that take one pointer. The probe tests what
+        // the plugin does with the arguments.
         let function = unsafe {
             std::mem::transmute::<Function<HandleParams>, Function<StartWithTypes>>(function)
         };

@@ -1,5 +1,5 @@
-//! Probes with arguments of other sizes, and with null pointers. No published host makes these
-//! calls, so a wrong answer is not a violation.
+//! Probes of a plugin with arguments of other sizes than the published ones, and with null
+//! pointers. No published host makes these calls, so a wrong answer is not a violation.
 
 use abi::kineto::{
     CreateParams, Function, HandleParams, ProcessParams, ProfilerInterface, PushParams,
@@ -24,7 +24,7 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::beyond("the trace builder is of a later version", SIZES, large_builder),
 ];
 
-/// Adds one finding for the functions that returned 0.
+/// Adds one finding that names all of `functions`, which returned 0; none if the list is empty.
 fn advise(findings: &mut Findings, clause: &'static super::Clause, functions: &[&str], with: &str) {
     if !functions.is_empty() {
         findings.style(clause, format!("{} returned 0 for {with}", functions.join(", ")));
@@ -115,7 +115,7 @@ fn small_arguments(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// A struct with a later version's field.
+/// A struct with an additional field, as a later version of the interface may have.
 #[repr(C)]
 struct Later<P> {
     known: P,
@@ -124,8 +124,8 @@ struct Later<P> {
 
 const LATER: [u64; 4] = [u64::MAX; 4];
 
-/// Calls a function with arguments of a later version. Adds a finding after an error, or if the
-/// later field was overwritten.
+/// Calls a function with arguments of a later version. Adds a finding if the function returns an
+/// error or overwrites the later field.
 fn later<P>(
     name: &'static str,
     function: Function<P>,
@@ -192,8 +192,8 @@ fn null_handle(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// Calls the functions for ids with a null handle. The published host ignores their results, so
-/// only a crash counts.
+/// Calls the functions that push and pop ids, with a null handle. The published host ignores their
+/// results, so only a call that does not return is a mistake.
 fn null_ids(plugin: &mut Plugin, _: &mut Findings) {
     for interface in plugin.profilers() {
         if is_stateless(&interface) {
@@ -208,7 +208,7 @@ fn null_ids(plugin: &mut Plugin, _: &mut Findings) {
     }
 }
 
-/// Returns whether the plugin uses null as its handle, as one without state may.
+/// Returns whether the plugin uses null as its handle, as a plugin without state may.
 fn is_stateless(interface: &ProfilerInterface) -> bool {
     Raw::create(interface).is_ok_and(|made| {
         let stateless = made.handle.is_null();
@@ -217,8 +217,8 @@ fn is_stateless(interface: &ProfilerInterface) -> bool {
     })
 }
 
-/// Hands a recording over to a builder that declines everything and states this size. Returns the
-/// result, and how many calls the builder got.
+/// Lets the plugin hand over a recording to a builder that states this size and declines
+/// everything. Returns the result, and how many calls the builder got.
 fn with_size(
     interface: &ProfilerInterface,
     size: usize,

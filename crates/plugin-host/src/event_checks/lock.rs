@@ -1,4 +1,4 @@
-//! The lock of a trace builder, which stores the thread that has locked it. A signal handler of a
+//! The lock of a trace builder. The lock stores which thread has locked it. A signal handler of a
 //! plugin may call the builder while it interrupts a call of the builder, or leave that call by
 //! `longjmp`. With a mutex of the standard library, the thread would then wait for ever.
 
@@ -16,7 +16,7 @@ pub(super) struct Lock<T> {
 // SAFETY: a guard, of which there is one at a time, is the only way to the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The calling thread already has the lock.
+/// The error if the calling thread already has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held;
 
@@ -29,7 +29,8 @@ fn this_thread() -> usize {
 }
 
 impl<T> Lock<T> {
-    /// Locks the value. Calls under this lock are short, so waiting is a simple loop.
+    /// Locks the value. The lock is held only during short calls, so a thread waits for it in a
+    /// simple loop.
     #[inline]
     pub(super) fn lock(&self) -> Result<Guard<'_, T>, Held> {
         let me = this_thread();

@@ -1,4 +1,5 @@
-//! The records of whole traces: each [`Entry`] and each field of the trace.
+//! The stream's records for profilers that write whole traces: each [`Entry`] and each top-level
+//! field of the trace.
 //!
 //! The ids of a process and a thread are written once, as a row. Short texts and short JSON of
 //! arguments are also written once, because values such as the shapes of tensors repeat.
@@ -16,12 +17,13 @@ pub(super) const ROW: u8 = 16;
 pub(super) const ENTRY: u8 = 17;
 pub(super) const FIELD: u8 = 18;
 
-/// The largest length of a value. A longer one is counted and left out.
+/// The largest length of a value. A longer value is left out, and counted as dropped.
 const MOST_VALUE: usize = 16 << 20;
-/// The largest length of a value that is written once.
+/// The largest length of an argument's value that becomes a numbered text, which is written only
+/// once.
 const MOST_REPEATED: usize = 1024;
-/// If the texts in memory take more bytes, values of arguments are not looked up any more.
-/// Otherwise values that do not repeat would take more and more memory.
+/// If the texts in memory take this many bytes, further values of arguments are written in full.
+/// Otherwise, values that do not repeat would take more and more memory.
 const MOST_KEPT: usize = 64 << 20;
 
 const INTEGER: u64 = 0;
@@ -30,10 +32,11 @@ const TEXT: u64 = 2;
 const JSON: u64 = 3;
 const REPEATED_TEXT: u64 = 4;
 const REPEATED_JSON: u64 = 5;
-/// The kind of an argument's value takes this many low bits; the number of its key is above them.
+/// In the first number of an argument, the kind of its value takes this many low bits; the number
+/// of its key takes the bits above.
 const KIND_BITS: u32 = 3;
 
-/// The rows that were written. Their index is their number.
+/// The rows that were written. The index of a row is its number.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     all: Vec<(OwnedId, OwnedId)>,
@@ -107,7 +110,8 @@ impl<W: Write> Writer<W> {
         number as u64
     }
 
-    /// Returns the number of a value's text, if it is written once.
+    /// Returns the number of a value's text; `None` if the text is too long to be numbered, or the
+    /// texts already take much memory.
     fn repeated(&mut self, text: &[u8]) -> Option<u64> {
         let short = text.len() <= MOST_REPEATED && self.texts.bytes() < MOST_KEPT;
         short.then(|| self.text(text))
@@ -121,7 +125,8 @@ impl<W: Write> Writer<W> {
         let row = self.row(entry.process, entry.thread);
         let name = self.text(entry.name);
         let category = entry.category.map_or(0, |category| 1 + self.text(category));
-        // Texts must come before the record.
+        // The texts that a record names must come before it in the stream, so the arguments are
+        // encoded first.
         let mut arguments = std::mem::take(&mut self.arguments);
         arguments.clear();
         let mut count = 0;
@@ -151,8 +156,8 @@ impl<W: Write> Writer<W> {
         self.added(before);
     }
 
-    /// Puts an argument into `into`, and its texts into the stream. Returns whether the value was
-    /// short enough.
+    /// Encodes an argument into `into`, and writes the texts that it names to the stream. Returns
+    /// false if the value was too long and was left out.
     fn argument(&mut self, argument: &Argument<'_>, into: &mut Vec<u8>) -> bool {
         let (kind, text) = match argument.value {
             Value::Integer(_) => (INTEGER, &[][..]),

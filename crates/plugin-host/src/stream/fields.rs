@@ -12,7 +12,8 @@ pub(super) fn put_signed(buffer: &mut Vec<u8>, value: i64) {
     put(buffer, (value << 1 ^ value >> 63) as u64);
 }
 
-/// A few fields on the stack, so that a record goes into the buffer at once.
+/// A few fields, which are collected on the stack so that a record goes into the buffer in one
+/// step.
 pub(super) struct Fields {
     bytes: [u8; Self::MOST],
     length: usize,
@@ -26,7 +27,7 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// Room for more than 11 fields of 10 bytes each.
+    /// Room for 12 fields: a number of 64 bits takes at most 10 bytes as LEB128.
     const MOST: usize = 128;
 
     #[inline]

@@ -177,7 +177,7 @@ fn beyond_the_limit_events_are_counted() {
 #[test]
 fn damaged_bytes_are_said_and_cost_no_memory() {
     let bytes = written(None);
-    // Reading must end, without a panic.
+    // Reading must end without a panic, whichever byte is damaged.
     for at in 0..bytes.len() {
         for value in [0, 1, 2, 8, 0x7f, 0x80, 0xff] {
             let mut bytes = bytes.clone();

@@ -5,8 +5,8 @@ pub(super) struct Texts {
     bytes: Vec<u8>,
     /// Hash, start and end in `bytes` of each text.
     all: Vec<(u64, u32, u32)>,
-    /// A hash table with open addressing: the number of a text plus 1, or 0. Its length is a power
-    /// of two.
+    /// A hash table with open addressing: each slot holds the number of a text plus 1, or 0 if it
+    /// is empty. Its length is a power of two.
     slots: Vec<u32>,
 }
 

@@ -1,9 +1,10 @@
 //! Makes random calls through the plugin interface, in both directions: a random plugin in our
 //! host, and a plugin of the SDK in a random host. `fuzzed.rs` and
-//! `fuzz/fuzz_targets/plugin_calls.rs` use this.
+//! `fuzz/fuzz_targets/plugin_calls.rs` call the functions of this file.
 //!
-//! This file implements again what a host must do with each call, from the published interface
-//! (`include/counterpoint/kineto_plugin.h`), and compares.
+//! The file contains a second implementation of what a host must do with each call, written from
+//! the published interface (`include/counterpoint/kineto_plugin.h`). Counterpoint's host is
+//! compared with it.
 //!
 //! above 600 lines: a fuzz target includes this file by its path, so it is one file.
 
@@ -40,7 +41,7 @@ pub trait Choose {
             [self.below(7) as usize]
     }
 
-    /// Makes a text without a zero byte, mostly a usual one.
+    /// Makes a text without a zero byte, mostly one of a few usual texts.
     fn text(&mut self) -> CString {
         const USUAL: [&[u8]; 6] = [b"gemm", b"", b"a\"b\\", b"\xff\xfe", b"{\"a\": [1]}", b"7"];
         if self.odd(4) {
@@ -110,7 +111,7 @@ impl Sink for Tee<'_, '_> {
     }
 }
 
-/// What the host must have kept, and how many problems it must have found.
+/// The records that the host must have kept, and the number of problems that it must have found.
 #[derive(Default)]
 struct Model {
     lines: Vec<String>,
@@ -143,7 +144,8 @@ impl Model {
     }
 }
 
-/// What the test's plugin does on this thread, and what the host must do with it.
+/// The source of the test plugin's decisions on this thread, and the results that the host must
+/// have.
 struct Script {
     choose: Box<dyn Choose>,
     model: Model,
@@ -158,7 +160,7 @@ fn script<R>(run: impl FnOnce(&mut Script) -> R) -> R {
     SCRIPT.with_borrow_mut(|script| run(script.as_mut().expect("set by the round")))
 }
 
-/// Returns mostly success. The host must report each other code as a problem.
+/// Returns mostly success. The host must report any code other than 0 as a problem.
 fn code() -> c_int {
     script(|script| {
         let code = if script.choose.odd(8) { script.choose.number() as c_int } else { 0 };
@@ -217,8 +219,8 @@ unsafe extern "C" fn register(registry: *const Registry) -> c_int {
         pop_user_correlation: None,
         process_events: Some(process),
     };
-    // SAFETY: the host passes its registry, whose function gets its handle and an interface that
-    // lives during the call.
+    // SAFETY: the host passes its registry. The registry's function gets the registry's handle, and
+    // an interface that lives during the call.
     unsafe { (*registry).register_profiler.expect("there")((*registry).handle, &interface) }
 }
 
@@ -234,7 +236,7 @@ unsafe extern "C" fn process(params: *mut ProcessParams) -> c_int {
     code()
 }
 
-/// Returns the pointer or, now and then, null.
+/// Returns a pointer to `value` or, sometimes, null.
 fn maybe<T>(choose: &mut dyn Choose, value: &T) -> *const T {
     if choose.odd(16) { null() } else { value }
 }
@@ -459,8 +461,8 @@ fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model
 }
 
 pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
-    // SAFETY: `register` and `extend` are the functions above, which have the types that a plugin's
-    // must have.
+    // SAFETY: `register` and `extend`, which are defined above, have the function types that the
+    // interface requires.
     let plugin = unsafe { Plugin::linked(Path::new("fuzzed"), register, Some(extend), host) };
     assert_eq!(plugin.problems.all(), []);
     let types = [KERNEL, RUNTIME, 21];
@@ -509,7 +511,8 @@ pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
 }
 
 struct Sdk;
-/// A recording. The field gives each recording an address of its own.
+/// A recording. Because of the field, the struct is not empty, and so each recording has an address
+/// of its own.
 struct Recording(u64);
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
@@ -557,13 +560,13 @@ impl Session for Recording {
 }
 
 unsafe extern "C" fn keep(handle: *mut c_void, interface: *const ProfilerInterface) -> c_int {
-    // SAFETY: `handle` is the place of an interface in `hostile_host`, and the plugin passes an
+    // SAFETY: `handle` points to the variable `kept` of `hostile_host`, and the plugin passes an
     // interface that is valid during the call.
     unsafe { *handle.cast::<Option<ProfilerInterface>>() = Some(*interface) };
     0
 }
 
-/// A function of the builder, which declines at random.
+/// A function for the builder; it declines (returns -1) at random.
 unsafe extern "C" fn any_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     // SAFETY: the plugin passes a struct that is valid during the call.
     assert!(unsafe { (*event).size } >= 48);
@@ -593,8 +596,8 @@ fn decline(handle: *mut c_void) -> c_int {
     if choose.odd(2) { -1 } else { 0 }
 }
 
-/// Calls the functions of `Sdk` in any order, with any sizes and null pointers. Handles are alive
-/// or null.
+/// Calls the functions of the plugin `Sdk` in random order, sometimes with wrong sizes or null
+/// pointers. Each handle that is passed belongs to a live recording or is null.
 pub fn hostile_host(mut choose: Box<dyn Choose>) {
     let mut kept: Option<ProfilerInterface> = None;
     let registry_size = size(&mut *choose, Registry::SIZE);
@@ -695,8 +698,8 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                     profiler: handle,
                     builder: if choose.odd(8) { null() } else { &builder },
                 };
-                // SAFETY: the plugin registered `process_events` for this struct, which lives
-                // during the call with its builder.
+                // SAFETY: the plugin registered `process_events` for this struct. The struct and
+                // its builder live during the call.
                 let code = unsafe { interface.process_events.expect("there")(&mut params) };
                 let usable = is_good && !params.builder.is_null() && builder.size >= 64;
                 // A correct call may also fail, because the builder's functions decline at random.

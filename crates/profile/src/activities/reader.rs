@@ -27,9 +27,11 @@ pub struct Activities {
     pub name: String,
     /// What the trace contains besides its events; `null` if unknown.
     pub document: serde_json::Value,
-    /// The damage in the trace's names and rows.
+    /// The damage in the files with the names and rows, or one loss if a file of the directory was
+    /// refused.
     pub losses: Vec<LossCount>,
-    /// Index of the member to which the activities belong; 0 if the profile is not merged.
+    /// Index of the member (one of the profiles that were merged) to which the activities belong; 0
+    /// if the profile is not merged.
     pub member: usize,
     names: Vec<String>,
     rows: Vec<(Option<String>, Option<String>)>,
@@ -45,8 +47,8 @@ impl Activities {
     /// Opens the directories of activities of the profile in `dir`, sorted by name.
     ///
     /// # Errors
-    /// Fails if a directory or file cannot be read or has another form. A directory with a file
-    /// that is refused, such as a link, is returned without events and with a loss.
+    /// Fails if a directory or file cannot be read or does not have the expected form. A directory
+    /// with a file that is refused, such as a link, is returned without events and with a loss.
     pub fn open_all(dir: &Path) -> Result<Vec<Self>> {
         Self::open_in(&Dir::open(dir)?)
     }
@@ -102,7 +104,7 @@ impl Activities {
         Ok(Self { name, document, losses, member: 0, names, rows, all: Some(all.clone()) })
     }
 
-    /// Returns the text of a name; `None` if it is missing.
+    /// Returns the text of a name; `None` if `names.arrows` does not contain the name.
     pub fn text(&self, name: NameId) -> Option<&str> {
         self.names.get(name.0 as usize).map(String::as_str)
     }
@@ -119,10 +121,11 @@ impl Activities {
         row.map_or((None, None), |(process, thread)| (process.as_deref(), thread.as_deref()))
     }
 
-    /// Reads the events, in the order of the trace.
+    /// Opens the events for reading, in the order of the trace.
     ///
     /// # Errors
-    /// Fails if the file no longer exists or cannot be read.
+    /// Fails if the directory no longer exists, or if `events.arrows` cannot be read or has other
+    /// columns.
     pub fn events(&self) -> Result<Events> {
         let Some(all) = &self.all else { return Ok(Events { stream: None }) };
         let dir = all.dir(&self.name)?;

@@ -101,7 +101,7 @@ impl ActivitiesWriter {
         })
     }
 
-    /// Returns the number of a name, which is added if it is new.
+    /// Returns the number of a name; a new name is added.
     pub fn name(&mut self, text: &str) -> NameId {
         self.names.number(text)
     }
@@ -110,7 +110,7 @@ impl ActivitiesWriter {
         self.names.texts.get(name.0 as usize).map_or("", |text| text)
     }
 
-    /// Adds a row of the timeline. The caller knows which rows exist already.
+    /// Adds a row of the timeline. The function does not check whether the same row exists already.
     pub fn row(&mut self, process: Option<&str>, thread: Option<&str>) -> RowId {
         let columns = &mut self.columns;
         let id = columns.next_row;
@@ -142,10 +142,10 @@ impl ActivitiesWriter {
         if full { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the rest to the files.
+    /// Writes the names, rows and events that are not in the files yet.
     ///
     /// # Errors
-    /// Fails if the disk is full.
+    /// Fails if a file cannot be written, for example because the disk is full.
     pub fn flush(&mut self) -> Result<()> {
         let dir = &self.dir;
         self.names.flush(dir)?;
@@ -169,7 +169,8 @@ impl ActivitiesWriter {
         self.events.append(dir, events.map(|b| b.finish()).into())
     }
 
-    /// Writes the rest, `document` (what the trace contains besides its events), and the end marks.
+    /// Writes what is not in the files yet, `document` (what the trace contains besides its
+    /// events), and the end marks.
     ///
     /// # Errors
     /// Same as for `flush`.

@@ -5,8 +5,8 @@
 //! ([`crate::dispatch`]), but batches are ordered by thread. So the calls of a process are decoded
 //! twice: first for these numbers, and then for the batches.
 //!
-//! Memory use: one decoded page for each thread, and the numbers of the calls of one process.
-//! Consecutive calls whose numbers differ by the same step take 16 bytes together.
+//! Memory use: one decoded page (a block of records) for each thread, and the numbers of the calls
+//! of one process. Consecutive calls whose numbers differ by the same step take 16 bytes together.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -29,11 +29,11 @@ pub(super) fn has_any(profile: &Profile) -> bool {
     !profile.is_sampled() && profile.processes.iter().any(has_dispatches)
 }
 
-/// The numbers of calls' dispatches, for one process at a time.
+/// The dispatch numbers of the calls of one process at a time.
 #[derive(Debug)]
 pub(super) struct Numbers<'a> {
     profile: &'a Profile,
-    /// The process of the current numbers.
+    /// The process to which the numbers in `pages` belong.
     process: Option<usize>,
     pages: HashMap<PageKey, Steps>,
     last: u64,
@@ -57,8 +57,8 @@ impl<'a> Numbers<'a> {
 }
 
 /// The dispatch numbers of one page's calls, as pairs: a step, and how many consecutive calls have
-/// this step. A call's number is that of the call before it plus the step, and 0 without a
-/// dispatch.
+/// this step. A call's number is that of the call before it plus the step; it is 0 if the call
+/// belongs to no dispatch.
 #[derive(Debug, Default)]
 struct Steps(Vec<(i64, u64)>);
 
@@ -117,8 +117,8 @@ impl Cursor<'_> {
             self.key.page += 1;
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // Of calls that begin at the same time, the outermost comes first. A thread records it
-            // after the calls inside of it.
+            // Of calls that begin at the same time, the outermost comes first. A thread records the
+            // outermost call after the calls inside of it.
             self.order.sort_by_key(|i| {
                 let at = *i as usize;
                 (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
@@ -129,8 +129,8 @@ impl Cursor<'_> {
     }
 }
 
-/// Computes the dispatch numbers of a process's calls. They begin after `last`, which becomes the
-/// highest number.
+/// Computes the dispatch numbers of a process's calls. The numbers begin after `last`; at the end,
+/// `last` is set to the highest number.
 fn number(profile: &Profile, process: usize, last: &mut u64) -> HashMap<PageKey, Steps> {
     let mut done = HashMap::new();
     let Some(of) = profile.processes.get(process) else { return done };
@@ -176,7 +176,8 @@ fn place(profile: &Profile, columns: &Columns, i: usize, all: &mut Assembler) ->
         return None;
     }
     let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
-    // The assembler needs the times only for the row in which a dispatch is shown.
+    // The assembler needs the times only to choose the timeline's row for a dispatch, so they are 0
+    // here.
     let (id, count) = (at(&columns.workgroup), at(&columns.count));
     let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
     all.add(&call).map(|placed| placed.id)

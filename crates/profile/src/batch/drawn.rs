@@ -1,4 +1,5 @@
-//! The columns about sampling in a run with a budget, which docs/sampling.md describes.
+//! The columns about sampling in a run with a budget, in which only some calls are timed
+//! (docs/sampling.md).
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ pub(super) struct DrawnRows {
     counter_weight: Option<UInt64Builder>,
 }
 
-/// Returns the fields of these columns; none without a budget.
+/// Returns the fields of the columns about sampling; none if the run had no budget.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let Some(rows) = DrawnRows::new(profile) else { return Vec::new() };
     let mut fields = vec![
@@ -28,7 +29,7 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
 }
 
 impl DrawnRows {
-    /// Returns `None` without a budget.
+    /// Returns `None` if the run had no budget.
     pub fn new(profile: &Profile) -> Option<Self> {
         profile.is_sampled().then(|| Self {
             weight: UInt64Builder::new(),

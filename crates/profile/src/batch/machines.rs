@@ -1,4 +1,4 @@
-//! The columns of profiles with calls of virtual machines. The column of the role also exists in
+//! The columns of profiles with calls of virtual machines. The column `role` also exists in
 //! profiles with calls that belong to no thread.
 
 use std::collections::HashMap;
@@ -27,8 +27,8 @@ fn has_apart(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role.is_apart())
 }
 
-/// The names and kinds of the values of all processes, without duplicates, and the place of each
-/// process's keys in this list.
+/// The names and kinds of the values of all processes, without duplicates. `places` has the index
+/// in this list for each process and key.
 #[derive(Clone, Debug, Default)]
 struct Values {
     names: Vec<(String, ValueKind)>,
@@ -53,7 +53,7 @@ impl Values {
     }
 }
 
-/// Returns the fields of these columns. The list may be empty.
+/// Returns the fields of the columns that this profile needs. The list may be empty.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let role_alone = !has_machines(profile);
     if role_alone && !has_apart(profile) {

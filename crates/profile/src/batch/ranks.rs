@@ -14,7 +14,7 @@ pub(super) struct RankRows {
     host: StringDictionaryBuilder<Int32Type>,
 }
 
-/// Returns the fields of these columns; none if [`RankRows::new`] returns `None`.
+/// Returns the fields of the two columns; none if [`RankRows::new`] returns `None`.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     if RankRows::new(profile).is_none() {
         return Vec::new();

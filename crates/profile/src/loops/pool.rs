@@ -1,4 +1,4 @@
-//! Reads runs of pages with counts of loops from the pool.
+//! Reads runs (contiguous pages) with counts of loops from the pool.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -55,7 +55,8 @@ impl LoopRun {
     }
 }
 
-/// Calls `write` with the frames of a run's content. Returns whether the run is damaged.
+/// Converts a run's content to frames (records of `loops.cps`), and calls `write` with each frame.
+/// Returns whether the run is damaged.
 pub(crate) fn frames(
     bytes: &[u8],
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
@@ -70,8 +71,8 @@ pub(crate) fn frames(
     for block in run.blocks() {
         match block {
             Ok(block) => {
-                // The process may have failed to write its own frame of the module. This frame
-                // contains less than the process's own one.
+                // The process may have failed to write its own frame of the module. The frame
+                // written here contains less than the frame that the process writes.
                 write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }

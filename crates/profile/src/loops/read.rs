@@ -17,7 +17,8 @@ use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
 use crate::sparse::{is_mostly_holes, read_data};
 
-/// The rate of a clock is computed only from moments that are at least this far apart.
+/// The rate of a clock is computed only from two moments (each a pair of ticks and ns) that are at
+/// least this far apart.
 const SHORTEST_NS: u64 = 1_000_000;
 
 impl Profile {
@@ -28,8 +29,8 @@ impl Profile {
     pub fn loops(&self) -> Result<Loops> {
         let mut loops = Loops::default();
         let mut lost = 0;
-        // The pool is read first. So a run that its thread moves to the file meanwhile is found
-        // twice, and not missed.
+        // The pool is read first. If a thread moves a run to the file meanwhile, the run is found
+        // twice instead of being missed.
         let mut left = self.left_runs(&mut lost)?;
         let mut moments: BTreeMap<(usize, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for (index, process) in self.processes.iter().enumerate() {
@@ -75,7 +76,8 @@ impl Profile {
         Ok(loops)
     }
 
-    /// Returns whether the profile contains this copy of machine code of a process.
+    /// Returns whether the process's part contains a file for copy `number` of machine code, even
+    /// one that cannot be opened.
     pub fn has_kept_code(&self, process: usize, number: u32) -> bool {
         let process = self.processes.get(process);
         let file = process.map(|process| process.open_in_part(&code_name(number)));
@@ -107,7 +109,8 @@ impl Profile {
         Ok(Some(code))
     }
 
-    /// Returns the runs in the pools, by the index of their process.
+    /// Returns the runs (pages with counts of loops) that are still in the pools, by the index of
+    /// their process.
     fn left_runs(&self, lost: &mut u64) -> Result<HashMap<usize, Vec<LoopFrames>>> {
         let mut left: HashMap<usize, Vec<LoopFrames>> = HashMap::new();
         for (pass, file) in (0u32..).zip(&self.pools) {
@@ -133,8 +136,8 @@ impl Profile {
         Ok(left)
     }
 
-    /// Returns the ticks per second of the loops' clock: the rate of the profile if it uses the
-    /// same clock, which is more exact.
+    /// Returns the ticks per second of the loops' clock. If the profile uses the same clock and is
+    /// calibrated, this is the profile's rate, which is more exact.
     fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
         if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
             return 1e9 / self.timeline.ns_per_tick();
@@ -149,7 +152,7 @@ impl Profile {
     }
 }
 
-/// Copies side tables to entries of the same module without one.
+/// Copies side tables to entries of the same module that lack one.
 fn share_tables(modules: &mut [LoopModule]) {
     let known: HashMap<[u8; 16], String> =
         modules.iter().filter_map(|module| Some((module.id, module.table.clone()?))).collect();
@@ -158,7 +161,8 @@ fn share_tables(modules: &mut [LoopModule]) {
     }
 }
 
-/// The number of a run, of a block in the run, and of a row or record in the block.
+/// The number of a run, the number of a block in the run, and the id of a row or the number of an
+/// event.
 type Key = (u32, u32, u64);
 
 /// The frames of one process. A row that occurs twice is stored once.
@@ -190,8 +194,8 @@ impl Found {
                 LoopFrame::Rows(frame) => {
                     for row in frame.rows {
                         let key = (frame.serial, frame.block, u64::from(row.id));
-                        // The rows of the file come before those of the pool, and have the counts
-                        // with which the thread ended.
+                        // The rows of the file come before those of the pool, and have the thread's
+                        // final counts.
                         self.rows.entry(key).or_insert((frame.module, frame.tid, row));
                     }
                 }
@@ -224,8 +228,8 @@ impl Found {
         }
     }
 
-    /// Moves the content to the profile's loops. Returns the number of blocks that were left out
-    /// because their module is missing.
+    /// Moves the content to `loops`. Returns the number of blocks that were left out because their
+    /// module is missing.
     fn put(mut self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
         let mut places = BTreeMap::new();
         for (number, module) in self.modules {
@@ -297,8 +301,8 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
-/// Converts what was read about iterations. `None` if there was no hit: the smallest number is
-/// then above the largest one.
+/// Converts the statistics of the iterations per hit. `None` if there was no hit: the smallest
+/// number is then above the largest one.
 fn trips_of(trips: Trips) -> Option<LoopTrips> {
     let Trips { least, most, first, buckets } = trips;
     (least <= most).then_some(LoopTrips { least, most, first, buckets })

@@ -23,8 +23,8 @@ use crate::error::{Error, Result};
 use crate::live::{ProcessId, Stat};
 use crate::safe_dir::Dir;
 
-/// A placeholder as wide as the largest numbers. [`fill`] pads smaller ones with blanks, which JSON
-/// allows.
+/// A placeholder as wide as the largest process id and the largest start time. [`fill`] pads
+/// smaller numbers with blanks, which JSON allows.
 const ROOM: ProcessId = ProcessId { pid: u32::MAX, start_time: u64::MAX };
 
 /// The text of a manifest with a place for the id of the process that will write it.
@@ -40,7 +40,7 @@ pub struct Announcement {
 
 impl Announcement {
     /// Prepares the manifest of the profile in `dir`. The process that writes the manifest adds
-    /// itself to the watched processes.
+    /// itself to the manifest's list of watched processes.
     ///
     /// # Errors
     /// Fails if the directory cannot be opened, or if the system has no random numbers.
@@ -65,8 +65,8 @@ impl Announcement {
         Ok(Self { dir, text, pid, start_time, temporary, name })
     }
 
-    /// Writes the manifest, with the calling process as a watched process, and returns its id.
-    /// Makes only system calls: allocates no memory and takes no lock.
+    /// Writes the manifest, which lists the calling process as a watched process, and returns the
+    /// id of this process. Makes only system calls: allocates no memory and takes no lock.
     ///
     /// # Errors
     /// Fails if the directory is not writable, the disk is full, or `/proc` is missing.
@@ -104,7 +104,8 @@ fn caller() -> io::Result<ProcessId> {
         OFlags::RDONLY | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
-    // The name in the line has at most 16 bytes, and each of the 50 numbers at most 20 digits.
+    // The line in `/proc/self/stat` contains a name of at most 16 bytes, and 50 numbers of at most
+    // 20 digits each.
     let mut text = [0; 1200];
     let length = rustix::io::read(&file, &mut text)?;
     let stat = Stat::parse(&text[..length]);

@@ -13,7 +13,7 @@ use crate::live::ProcessId;
 use crate::safe_dir::Dir;
 use crate::unfinished;
 
-/// A pool of the caller that no profile can use, or what is left of such a pool.
+/// A pool of this user that no profile can use, or the empty directory that is left of such a pool.
 #[derive(Debug)]
 pub struct Orphan {
     /// The path of the pool, or of its directory if there is no pool in it.
@@ -22,31 +22,31 @@ pub struct Orphan {
     pub profile: Option<PathBuf>,
     /// Memory that the pool takes, in bytes.
     pub bytes: u64,
-    /// Why the pool still exists.
+    /// Why no profile can use the pool.
     pub state: Lost,
-    /// Seconds since data was last recorded into the pool, as far as known.
+    /// Seconds since the pool, or the empty directory, was last changed, as far as known.
     pub age_s: u64,
     place: Place,
     /// The pool's file; `None` if there is only an empty directory.
     file: Option<File>,
 }
 
-/// What happened to a pool that no profile can use.
+/// Why no profile can use a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The pool's profile was deleted.
     Deleted,
-    /// The pool's profile was deleted, or was moved to another directory. Telling the two cases
-    /// apart takes the right to open files by their handles (root).
+    /// The pool's profile was deleted, or was moved to another directory. The two cases can be told
+    /// apart only with the right to open files by their handles, which root has.
     DeletedOrMoved,
     /// The command that made the pool was killed before it wrote the profile's manifest, so nothing
-    /// was recorded. This is also the state of an empty directory.
+    /// was recorded. An empty directory that is left of a pool has this state, too.
     Unfinished,
     /// The file is not a pool, or does not name a profile. No data can be moved from it to a
     /// profile.
     Damaged,
     /// The pool has another version of the format. Only a program of that version can find out
-    /// whether it is still used.
+    /// whether a profile still needs the pool.
     OtherVersion,
 }
 
@@ -54,16 +54,16 @@ pub enum Lost {
 /// command may still be making it. Making a pool takes milliseconds.
 const MAKING_S: u64 = 60;
 
-/// Returns the pools of the caller that no process and no profile can use, and what is left of such
-/// pools. The pool of an existing profile is no orphan, because `recover` can move its data to the
-/// profile.
+/// Returns this user's pools that no process and no profile can use, and the empty directories that
+/// are left of such pools. The pool of an existing profile is no orphan, because `recover` can move
+/// its data to the profile.
 pub fn orphans() -> Vec<Orphan> {
     let mut found: Vec<Orphan> = Vec::new();
     for place in places(user()) {
         let Ok(around) = Dir::open(&place) else { continue };
         for name in around.names().unwrap_or_default() {
             let orphan = if is_name_of(&name, user()) { orphan(&around, name) } else { None };
-            // Two names in `places` may mean the same directory.
+            // `places` may list the same directory twice.
             found.extend(orphan.filter(|o| found.iter().all(|known| known.path != o.path)));
         }
     }
@@ -86,8 +86,8 @@ fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
     (!may_be_in_the_making || orphan.age_s >= MAKING_S).then_some(orphan)
 }
 
-/// Returns an empty directory: the command was killed before it made the pool, or while it deleted
-/// the directory.
+/// Returns the directory as an orphan if it is empty. In that case, the command that made the
+/// directory was killed before it made the pool, or while the directory was being deleted.
 fn without_pool(place: Place) -> Option<Orphan> {
     if !is_only(&place, &[]) {
         return None;
@@ -108,8 +108,8 @@ fn with_pool(place: Place, file: File) -> Option<Orphan> {
     if found.st_uid != user() || found.st_nlink != 1 {
         return None;
     }
-    // The kernel knows the processes in all containers that have the file open for writing or
-    // mapped.
+    // `is_in_use` asks the operating system's kernel, which also knows the processes in other
+    // containers.
     if record::pool::owner::is_in_use(&file) != Some(false) {
         return None;
     }
@@ -134,7 +134,8 @@ fn with_pool(place: Place, file: File) -> Option<Orphan> {
 
 /// Determines the state of a pool of this version; `None` if it may still be used.
 fn state_of(pool: &PoolFile) -> Option<Lost> {
-    // `is_in_use` does not see a process that has not mapped the pool at this moment.
+    // `is_in_use` misses a process that has not mapped the pool at this moment, so the processes in
+    // the pool's table are checked, too.
     let lives = |row: &record::pool::ProcessRow| {
         let process = ProcessId { pid: row.pid, start_time: row.start_time };
         row.pid != 0 && !row.left && process.is_alive()
@@ -146,7 +147,7 @@ fn state_of(pool: &PoolFile) -> Option<Lost> {
 }
 
 /// Determines what is wrong with a file that is not a pool of this version, or names no profile.
-/// `None` if it may be something else of the user's.
+/// Returns `None` if the file may be something else that belongs to the user.
 fn damage(place: &Place, file: &File) -> Option<Lost> {
     match PoolFile::version(file).ok()? {
         Some(version) if version != VERSION => Some(Lost::OtherVersion),
@@ -160,14 +161,15 @@ fn is_only(place: &Place, known: &[&str]) -> bool {
     is_given_name(&place.name) && place.inside.names().is_ok_and(|names| names.iter().all(is_known))
 }
 
-/// Returns the seconds since the last write to a file, or change of names in a directory.
+/// Returns the seconds since a file was last written to, or since an entry of a directory was last
+/// added, removed or renamed.
 fn unchanged_s(file: &File) -> u64 {
     let changed = file.metadata().and_then(|found| found.modified()).ok();
     changed.and_then(|time| time.elapsed().ok()).map_or(0, |age| age.as_secs())
 }
 
-/// Returns the seconds since data was last recorded. Writes to a mapping do not update the file's
-/// modification time, so the start of the newest page counts, too.
+/// Returns the seconds since data was last recorded into the pool. Writes to a mapping do not
+/// update the file's modification time, so the start of the newest page counts, too.
 fn age_s(pool: &PoolFile) -> u64 {
     let headers = pool.claimed().filter_map(|(number, _)| pool.page(number).ok());
     let begun = headers.filter_map(|page| PageHeader::parse(&page).ok());
@@ -191,8 +193,8 @@ fn lost(owner: &Owner) -> Option<Lost> {
         // The profile may be in a directory that we cannot access.
         Err(_) => return None,
     }
-    // Any directory in the same file system will do. The nearest ones may have been deleted with
-    // the profile.
+    // To find the profile by its handle, any directory in the same file system will do. The nearest
+    // directories may have been deleted with the profile.
     let near = path.ancestors().skip(1).find_map(|above| Dir::open(above).ok())?;
     match near.to_file().ok().and_then(|near| owner.is_deleted(&near)) {
         Some(true) => return Some(Lost::Deleted),
@@ -212,7 +214,7 @@ impl Orphan {
     /// Deletes the pool with its directory, unless a process uses the pool now.
     ///
     /// # Errors
-    /// Fails if the pool cannot be deleted.
+    /// Fails if a process uses the pool, or if the pool cannot be deleted.
     pub fn remove(self) -> io::Result<()> {
         match &self.file {
             Some(file) if record::pool::owner::is_in_use(file) != Some(false) => {

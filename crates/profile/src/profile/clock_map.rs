@@ -54,7 +54,8 @@ impl ClockMap {
         ticks.wrapping_sub(self.from_ticks) as i64
     }
 
-    /// Returns the moment in ticks of the profile, maybe before the beginning of its clock.
+    /// Returns, in ticks of the profile, the moment that is `since` ticks of the recording after
+    /// the common moment. It may be before the beginning of the profile's clock.
     fn at(&self, since: i64) -> i64 {
         let since = if self.ratio == 1.0 { since } else { self.scaled(since as f64) as i64 };
         self.to_ticks.saturating_add(since)
@@ -91,7 +92,7 @@ impl ClockMap {
         }
     }
 
-    /// Converts a snapshot. `to` is the timeline of the profile.
+    /// Converts a clock snapshot; `to` is the timeline of the profile.
     pub fn moment(&self, moment: &Moment, to: &Timeline) -> Moment {
         let ticks = self.ticks(moment.ticks);
         Moment {
@@ -206,8 +207,8 @@ mod tests {
         let here = line(&[(0, 1_000_000, 5_000_000), (20_000_000, 11_000_000, 15_000_000)]);
         let there = line(&[(400, 500, 4_500_500), (40_000_400, 10_000_500, 14_500_500)]);
         let map = ClockMap::new(&there, &here, false);
-        // 4,500,500 ns since 1970 is half a millisecond before this machine's clock began. 4 ms
-        // later, 3,500,500 ns have passed since that beginning, at 2 ticks per ns.
+        // 4,500,500 ns since 1970 is 499,500 ns before this machine's clock began. 4 ms later,
+        // 3,500,500 ns have passed since that beginning, at 2 ticks per ns.
         assert_eq!(map.ticks(400), 0);
         assert_eq!(map.ticks(400 + 16_000_000), 2 * 3_500_500);
         assert_eq!(map.duration(1_000), 500);
@@ -232,7 +233,7 @@ mod tests {
                 assert_eq!(mapped(start, end), (map.ticks(start), map.ticks(end)));
             }
         }
-        // An end before its start stays before its start.
+        // If the end of a call is before its start, this is also so after the conversion.
         assert_eq!(mapped(3_030, 3_000), (2_020, 2_000));
         let (mut start, mut longest) = (1 << 60, i64::MAX as u64);
         map.call(&mut start, &mut longest);

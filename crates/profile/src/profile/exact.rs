@@ -10,13 +10,13 @@ use crate::safe_dir::Dir;
 use crate::sparse::read_data;
 
 impl Profile {
-    /// Returns the number of calls of each export on each thread, sorted by process, thread and
-    /// export. Empty without a budget.
+    /// Returns the number of calls of each export (function or op) on each thread, sorted by
+    /// process, thread and export. The list is empty if the run had no budget.
     pub fn counted(&self) -> &[CountedCalls] {
         &self.counted
     }
 
-    /// Returns whether some of these numbers are estimates ([`CountedCalls::steps`]).
+    /// Returns whether some of the numbers of calls are estimates ([`CountedCalls::steps`]).
     pub fn estimates_calls(&self) -> bool {
         self.counted.iter().any(|one| one.steps.is_some())
     }
@@ -36,7 +36,7 @@ impl Process {
         {
             let bytes = read_data(&file).map_err(Error::on("read", &part.path_of(COUNTS_NAME)))?;
             all = read_frames(&bytes);
-            // The last frame of a live process may be only half written.
+            // A live process may have written only half of its last frame (entry of the file).
             all.torn = all.torn.saturating_sub(self.alive.into());
         }
         self.lose(Loss::TornCounts, all.torn + left.torn);
@@ -48,7 +48,7 @@ impl Process {
         Ok(())
     }
 
-    /// Adds a thread that has counts but no pages.
+    /// Adds a thread that has counts, unless it is known from its pages.
     fn meet_thread(&mut self, uid: u32, tid: u32) {
         if let Err(place) = self.threads.binary_search_by_key(&uid, |thread| thread.uid) {
             let thread = Thread { uid, tid, name: String::new(), pages: Vec::new() };

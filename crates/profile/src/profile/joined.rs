@@ -14,7 +14,7 @@ use crate::passes::{is_not_begun, join_counters, open_dir};
 use crate::safe_dir::Dir;
 use crate::tracks::Tracks;
 
-/// Opens the passes that were recorded, and joins them to one profile.
+/// Opens the passes that were recorded, and joins them into one profile.
 pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let dir = root.path();
     let mut passes: Vec<Profile> = Vec::new();
@@ -57,8 +57,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     }
     let snapshots: Vec<_> = moments.iter().map(|m| (*m).into()).collect();
     let timeline = fit(manifest.clock.into(), &snapshots, &processes);
-    // The times of all passes are converted with the clock of the whole profile, so only its
-    // calibration counts.
+    // The times of all passes are converted with the timeline of the whole profile. So it is no
+    // loss if the clock of a single pass could not be calibrated.
     losses.retain(|loss: &LossCount| loss.loss() != Some(Loss::ClockUncalibrated));
     if !timeline.calibrated && processes.iter().any(|p| !p.threads.is_empty()) {
         losses.push(LossCount::new(Loss::ClockUncalibrated, 1));

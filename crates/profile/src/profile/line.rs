@@ -6,9 +6,9 @@ use super::{Process, Profile, Thread};
 use crate::live::boot_id;
 
 impl Profile {
-    /// Fits the line again with a snapshot of the present moment, if the profile is not merged and
-    /// was recorded in the current boot of this machine. A recording in progress has an exact
-    /// snapshot only of its beginning.
+    /// Fits the line again with a snapshot of the present moment. Does nothing if the profile is
+    /// merged, is known to be of another boot or machine, or counts ticks in ns of
+    /// `CLOCK_MONOTONIC`. A recording in progress has an exact snapshot only of its beginning.
     pub fn calibrate_now(&mut self) {
         let kind: ClockKind = self.manifest.clock.into();
         let is_other = !self.manifest.boot_id.is_empty() && self.manifest.boot_id != boot_id();
@@ -32,7 +32,7 @@ pub(super) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]
     if kind == ClockKind::Monotonic {
         return exact;
     }
-    // Parts of plugins are left out, because plugins may have reported any times.
+    // What plugins recorded is left out, because plugins may have reported any times.
     let recorded = || processes.iter().filter(|process| !process.id.is_of_plugins());
     let headers = || recorded().flat_map(|p| &p.threads).flat_map(Thread::headers);
     let offset = snapshots.first().map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns));

@@ -13,7 +13,7 @@ use crate::safe_dir::Dir;
 use model::Loss;
 use record::Timeline;
 
-/// Opens the members, and joins them to one profile.
+/// Opens the members (the profiles that were merged), and joins them into one profile.
 pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let all = root.dir(MERGED_NAME)?;
     let mut members = Vec::new();
@@ -35,8 +35,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let first = first(&members);
     let clock = members.get(first).map(|one| one.manifest.clock).unwrap_or_default();
     manifest.clock = clock;
-    // This number is set only in memory. In a file, a number of passes means that the directories
-    // of the passes are next to it.
+    // The number of passes is set only in memory. In a manifest on disk, it would mean that the
+    // directories of the passes are next to the manifest.
     manifest.passes = members.iter().map(|one| one.manifest.passes).max().unwrap_or(0);
     let timeline = common(&members, first);
     let described = describe(&manifest, &members, first);
@@ -63,8 +63,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         losses: Vec::new(),
         left_out: Vec::new(),
         roots: Vec::new(),
-        // There are no pools, because the recordings of the members were over when they were
-        // merged.
+        // There are no pools, because the members' recordings had ended before the merge.
         pools: Vec::new(),
     };
     for (member, ((one, map), places)) in members.into_iter().zip(maps).zip(places).enumerate() {
@@ -81,8 +80,8 @@ impl Profile {
         self.pools.iter().any(Option::is_some)
     }
 
-    /// Opens the merged profiles as separate ones. Also returns, for each of them, the ns to add to
-    /// its times on `CLOCK_REALTIME` to get those of this profile.
+    /// Opens the merged profiles as separate profiles. With each profile, returns how many ns to
+    /// add to its `CLOCK_REALTIME` times to align them with this merged profile.
     ///
     /// # Errors
     /// Same as for [`Profile::open`].
@@ -108,8 +107,8 @@ impl Profile {
 }
 
 impl Process {
-    /// Returns whether the process's directory contains files of events that this profile does not
-    /// contain.
+    /// Returns whether the process's directory contains files with plugin events that are not part
+    /// of this profile.
     pub fn has_events(&self) -> bool {
         self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }
@@ -148,8 +147,8 @@ fn same_boot(a: &Profile, b: &Profile) -> bool {
     !a.manifest.boot_id.is_empty() && a.manifest.boot_id == b.manifest.boot_id
 }
 
-/// Returns the first member on the machine that was started first. On its clock, moments on other
-/// machines have no negative times.
+/// Returns the index of the first member from the machine that was started earliest. On that
+/// machine's clock, moments on other machines have no negative times.
 fn first(members: &[Profile]) -> usize {
     let started = |one: &Profile| one.timeline.monotonic_to_realtime_ns(0);
     let Some(oldest) = members.iter().min_by_key(|one| started(one)) else { return 0 };
@@ -157,12 +156,13 @@ fn first(members: &[Profile]) -> usize {
     members.iter().position(is_of_oldest).unwrap_or(0)
 }
 
-/// Whether ticks of both profiles can be compared without conversion.
+/// Returns whether ticks of both profiles can be compared without conversion.
 fn same_clock(a: &Profile, b: &Profile) -> bool {
     same_boot(a, b) && a.manifest.clock == b.manifest.clock
 }
 
-/// Returns the line through the snapshots of the members with the clock of the member `first`.
+/// Fits the timeline through the snapshots of the members that have the same clock as the member
+/// `first`.
 fn common(members: &[Profile], first: usize) -> Timeline {
     let Some(reference) = members.get(first) else {
         return Timeline::fit(record::ClockKind::Monotonic, &[]);
@@ -170,7 +170,7 @@ fn common(members: &[Profile], first: usize) -> Timeline {
     let mut alike = members.iter().filter(|one| same_clock(one, reference));
     let snapshots: Vec<_> = alike.by_ref().flat_map(|one| &one.snapshots).collect();
     let snapshots: Vec<record::Snapshot> = snapshots.into_iter().map(|m| (*m).into()).collect();
-    // `fit` uses the headers of pages only if the snapshots are not far enough apart.
+    // `fit` uses the headers of pages only if the snapshots are too few or too close together.
     let line = fit(reference.manifest.clock.into(), &snapshots, &reference.processes);
     if line.calibrated { line } else { reference.timeline }
 }

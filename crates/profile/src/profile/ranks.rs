@@ -9,8 +9,9 @@ use crate::leftovers::PartId;
 use crate::manifest::Manifest;
 use crate::ops::Ops;
 
-/// Gives each process without its own rank or job name that of the recording. Parts with events of
-/// plugins get the rank and the name of the plugins' process.
+/// Completes the ranks and job names of the processes: a process without its own gets those of the
+/// recording. For a part with events of plugins, the rank and job name of the process that loaded
+/// the plugins come first.
 pub(super) fn complete(processes: &mut [Process], of_recording: &Manifest) {
     let own: HashMap<PartId, (Option<Job>, Option<String>)> = processes
         .iter()
@@ -27,8 +28,8 @@ pub(super) fn complete(processes: &mut [Process], of_recording: &Manifest) {
 }
 
 impl Profile {
-    /// Returns, for each process, the index of the first process with the same rank. Processes of
-    /// one member without a known rank count as one rank.
+    /// Returns, for each process, the index of the first process with the same rank. In each
+    /// recording, the processes without a known rank count as one rank.
     pub fn ranks(&self) -> Vec<usize> {
         let mut first = HashMap::new();
         let each = self.processes.iter().enumerate();
@@ -39,9 +40,9 @@ impl Profile {
         .collect()
     }
 
-    /// Removes the processes of all other ranks. Time series stay if their member has a process of
-    /// this rank. Activities stay if their recording has no other rank. Returns whether there is
-    /// a process of this rank.
+    /// Removes all processes that are not known to have this rank. Time series stay if their
+    /// recording has a process of this rank. Activities stay if their recording has processes of
+    /// this rank and of no other known rank. Returns whether there is a process of this rank.
     pub fn keep_rank(&mut self, rank: u32) -> bool {
         let shared = self.shared_members(rank);
         let is_kept = |process: &Process| process.job.is_some_and(|job| job.rank == rank);
@@ -72,7 +73,7 @@ impl Profile {
         !self.shared_members(rank).is_empty()
     }
 
-    /// Returns the members with processes of this rank and of others.
+    /// Returns the indices of the recordings that have processes of this rank and of other ranks.
     fn shared_members(&self, rank: u32) -> BTreeSet<usize> {
         let ranked = || self.processes.iter().filter_map(|p| Some((p.member, p.job?.rank)));
         let mine: BTreeSet<usize> =

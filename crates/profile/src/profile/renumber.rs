@@ -37,7 +37,7 @@ pub(super) fn renumber(process: &mut Process, places: &[usize]) {
     }
 }
 
-/// Moves the value of each counter to its new place.
+/// Moves the value of each counter to its new place, and fills the other places with `none`.
 fn spread<T: Copy>(values: &mut Vec<T>, places: &[usize], none: T) {
     let length = values.iter().zip(places).map(|(_, to)| to + 1).max().unwrap_or(0);
     let mut moved = vec![none; length];

@@ -1,11 +1,12 @@
-//! Directories in memory, for files that a report makes for a profile but must not write into it.
+//! Directories in memory, for files that a report makes for a profile but must not write into the
+//! profile's directory.
 //!
 //! ```text
 //!  Dir::in_memory ─► writers of parts, activities, tracks ─► a tree of files without names
 //!  Dir::showing   ─► the profile's own directory, in which that tree seems to be
 //! ```
 //!
-//! A file is a `memfd`: it has no name, and disappears when its descriptor is closed.
+//! A file is a `memfd`: it has no name on disk, and disappears when its last descriptor is closed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +20,7 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 
 use super::Dir;
 
-/// A directory in memory. Clones are the same directory.
+/// A directory in memory. Clones share its entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree(Arc<Mutex<BTreeMap<OsString, Node>>>);
 
@@ -79,8 +80,8 @@ impl Tree {
     }
 }
 
-/// Opens a file in memory for reading from its start. Duplicates of the descriptor would share one
-/// position.
+/// Opens a file in memory for reading from its start. A duplicate of the descriptor would share its
+/// file position, so the file is opened once more.
 pub(super) fn open(fd: &OwnedFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;

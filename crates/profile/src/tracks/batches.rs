@@ -43,7 +43,8 @@ pub fn schema() -> SchemaRef {
 /// Selects series.
 pub type SeriesChooser<'a> = Box<dyn Fn(&Series) -> bool + 'a>;
 
-/// The samples of a profile, one directory of tracks after the other, in the order of their files.
+/// The samples of a profile, in batches: one directory of tracks after the other, and the samples
+/// of each directory in the order of its file.
 pub struct TrackBatches<'a> {
     profile: &'a Profile,
     choose: Option<SeriesChooser<'a>>,
@@ -61,7 +62,7 @@ impl Profile {
 }
 
 impl TrackBatches<'_> {
-    /// Returns the losses in the samples so far.
+    /// Returns the losses in the samples that were read so far.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }

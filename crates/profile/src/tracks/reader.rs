@@ -19,7 +19,8 @@ use crate::profile::ClockMap;
 use crate::safe_dir::Dir;
 use crate::stream::{Ending, StreamReader, has_columns};
 
-/// One directory of tracks. Series are in memory, and samples are read when they are needed.
+/// One directory of tracks. The descriptions of the series are in memory, and the samples are read
+/// when they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
     /// The directory's name: [`super::SAMPLED_NAME`], or the name of an imported trace or of
@@ -30,17 +31,19 @@ pub struct Tracks {
     pub series: HashMap<u32, Series>,
     /// The damage in the descriptions of the series.
     pub losses: Vec<LossCount>,
-    /// Index of the directory's member; 0 if the profile is not merged.
+    /// Index of the member (merged profile) to which the directory belongs; 0 if the profile is not
+    /// merged.
     pub member: usize,
-    /// The conversion to times of the profile; `None` if they are the same.
+    /// The conversion of the samples' times to times of the profile; `None` if no conversion is
+    /// necessary.
     pub(crate) clock: Option<ClockMap>,
     all: Dir,
 }
 
 impl Tracks {
     /// Opens the directories of tracks of the profile in `dir`, sorted by name. Also returns losses
-    /// for directories that could not be used. A directory without a file, or without a complete
-    /// schema, is left out.
+    /// for directories that could not be used. A directory that lacks one of its two files, or has
+    /// a file without a complete schema, is left out.
     ///
     /// # Errors
     /// Fails if a directory or file cannot be read.
@@ -164,8 +167,9 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Returns the next samples; `None` at the end. Samples of unknown series are left out: those
-    /// that were described after this directory was opened, or whose description cannot be read.
+    /// Returns the next batch of samples; `None` at the end of the file, or where it is damaged.
+    /// Samples of unknown series are left out. A series is unknown if it was described after this
+    /// directory was opened, or if its description is damaged or cannot be interpreted.
     pub fn next_batch(&mut self) -> Result<Option<Vec<Sample>>> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let Some(batch) = stream.next_batch()? else { return Ok(None) };
@@ -202,12 +206,12 @@ impl Samples<'_> {
         Ok(Some(samples))
     }
 
-    /// Returns the number of samples of unknown series so far.
+    /// Returns the number of samples of unknown series that were left out so far.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }
 
-    /// Returns the damage in the samples so far.
+    /// Returns the damage in the samples that were read so far.
     pub fn losses(&self) -> Vec<LossCount> {
         self.stream.as_ref().map_or_else(Vec::new, |stream| torn(stream.ending()))
     }

@@ -5,14 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 use super::{Scope, Series, Tracks};
 
 /// The names of the scopes in one directory of tracks, such as `device 3`. If several sources have
-/// this device, the name contains the source: `device 3 (power.so in python3 4711)`.
+/// a device with this number, the name contains the source: `device 3 (power.so in python3 4711)`.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeNames<'a> {
     sources: HashMap<Key<'a>, BTreeSet<&'a str>>,
 }
 
-/// Different sources share the machine, its CPUs and its nodes, so keys with these scopes also
-/// contain the track and the name of a series.
+/// The machine, its CPUs and its nodes are the same for all sources. Series with these scopes need
+/// the source in their names only if their tracks and names are equal, so the key contains both.
 type Key<'a> = (Scope, Option<(&'a str, &'a str)>);
 
 fn key(series: &Series) -> Key<'_> {

@@ -60,11 +60,11 @@ impl TracksWriter {
         id
     }
 
-    /// Adds a sample. It is written with a full batch or by [`TracksWriter::flush`].
+    /// Adds a sample. The sample is written when the batch is full, or by [`TracksWriter::flush`].
     ///
     /// # Errors
-    /// Same as for `flush`. Also fails if the reading has another kind, or the series was not
-    /// described.
+    /// Same as for `flush`. Also fails if the reading is not of this directory's kind, or if the
+    /// series was not described.
     pub fn push(&mut self, sample: Sample) -> Result<()> {
         let kind_fits = matches!(
             (self.readings, sample.reading),
@@ -97,11 +97,11 @@ impl TracksWriter {
         if self.ids.len() >= BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the rest to the files.
+    /// Writes the descriptions and samples that are still in memory to the files.
     ///
     /// # Errors
-    /// Fails if the disk is full. The samples of this batch are then lost, but later ones may be
-    /// added.
+    /// Fails if the files cannot be written, for example because the disk is full. The samples that
+    /// were in memory are then lost, but more samples may be added.
     pub fn flush(&mut self) -> Result<()> {
         let batch = self.take_samples();
         if !self.fresh.is_empty() {
@@ -113,7 +113,7 @@ impl TracksWriter {
         self.samples.append(&batch.map_err(self.broken())?)
     }
 
-    /// Writes the rest and the end marks.
+    /// Writes what is still in memory, and the end marks.
     ///
     /// # Errors
     /// Same as for `flush`.

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use profile::{LossCount, PageDecoder, Profile, Status};
 
-/// Process id, thread, export, workgroup x, start, duration, and the values of the counters.
+/// A call: process id, thread, export (number of the function), x coordinate of the workgroup,
+/// start, duration, and the values of the counters.
 pub type Call = (u32, u32, u32, u32, u64, u64, Vec<Option<u64>>);
 
-/// Returns the calls in the order of the reader, and the losses.
+/// Returns the calls in the order in which the reader finds them, and the losses.
 pub fn read(dir: &Path) -> (Vec<Call>, Vec<LossCount>) {
     read_profile(&Profile::open(dir).expect("the profile opens"))
 }

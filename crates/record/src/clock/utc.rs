@@ -8,7 +8,7 @@ use super::{Snapshot, Timeline};
 /// the first snapshot and after the last one, both clocks are assumed to run at the same rate.
 #[derive(Clone, Debug)]
 pub struct UtcClock {
-    /// UTC and `CLOCK_MONOTONIC` in ns, sorted by `CLOCK_MONOTONIC`.
+    /// UTC and `CLOCK_MONOTONIC` of the snapshots in ns, sorted by `CLOCK_MONOTONIC`.
     points: Vec<(i64, i64)>,
     timeline: Timeline,
 }
@@ -49,8 +49,8 @@ impl UtcClock {
         self.timeline.ticks(self.monotonic_ns(utc_ns))
     }
 
-    /// Converts a UTC time to the UTC of the profile's timeline, which has the same offset to
-    /// `CLOCK_MONOTONIC` at all times.
+    /// Converts a UTC time to the profile's UTC. The profile's UTC is always ahead of
+    /// `CLOCK_MONOTONIC` by as much as in the first snapshot.
     pub fn profile_utc_ns(&self, utc_ns: i64) -> i64 {
         self.timeline.monotonic_to_realtime_ns(self.monotonic_ns(utc_ns))
     }
@@ -83,7 +83,8 @@ mod tests {
         assert_eq!(clock.ticks(10_000_500), 12_000_000);
         // The profile's UTC keeps the offset of the first snapshot.
         assert_eq!(clock.profile_utc_ns(10_000_500), 10_000_000);
-        // Outside of the snapshots, the offset of the nearest one is used.
+        // Before the first snapshot and after the last one, the offset of the nearest snapshot is
+        // used.
         assert_eq!(clock.monotonic_ns(4_999_900), 999_900);
         assert_eq!(clock.monotonic_ns(15_001_100), 11_000_100);
     }

@@ -1,5 +1,5 @@
-//! Defines what a thread counts about the steps of a program whose host announces its ops in some
-//! of the steps only.
+//! Defines what a thread counts if the host (a runtime such as PyTorch) announces its ops only in
+//! some of the program's steps, such as iterations of a training loop.
 //!
 //! ```text
 //!  step   1 2 3 4 5 6 7 8 · · · 12 · 14 · · · · · 20 · …      · away: no op is announced, none is counted
@@ -7,11 +7,12 @@
 //!         weight 0 or 1         weight: the period at which the step was sampled
 //! ```
 //!
-//! The calls of an export in the steps that are *away* (in which the host announces no ops) are
-//! estimated from its calls in the steps of the *sample*: `away · Σ w·c / Σ w`. Here, c is the
-//! number of the export's calls in a step, and w is the step's weight. If a step that is away takes
-//! too long, the host announces its ops from then on, and these are counted. Calls outside of steps
-//! are counted, too.
+//! In the steps that are *away*, the host announces no ops. The *sample* consists of the seen steps
+//! with a weight above 0. The calls of an export (recorded function or op) in the steps that are
+//! away are estimated as `away · Σ w·c / Σ w`. Here, `away` is the number of steps that are away,
+//! the sums are over the sample, c is the number of the export's calls in a step, and w is the
+//! step's weight. If a step that is away takes too long, the host announces the rest of the step's
+//! ops, and their calls are counted. Calls outside of steps are counted, too.
 
 use crate::wire::wire;
 
@@ -58,8 +59,8 @@ steps! {
     /// 0 while the thread runs. [`Steps::ENDED`] if the thread has ended, or [`Steps::ENDED_AWAY`]
     /// if it ended in a step that was away.
     has_ended,
-    /// Number of steps that have begun. Only the thread whose ranges are the program's steps stores
-    /// this number and the fields below.
+    /// Number of steps that have begun. Only the thread whose named ranges (`record_function` in
+    /// PyTorch) begin the program's steps stores this number and the fields below.
     steps,
     /// Number of steps that were away at first, but in which ops were announced later.
     cut,
@@ -88,18 +89,20 @@ impl Steps {
     pub const ENDED_AWAY: u64 = 2;
 }
 
-/// The sums of one export over the steps of the sample.
+/// What one thread has counted of one export in the steps of the sample, and what is estimated from
+/// this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledCalls {
     pub export: u32,
-    /// The sum of weight · calls.
+    /// The sum of weight · calls over the steps of the sample.
     pub sum: u64,
-    /// The sum of weight · calls².
+    /// The sum of weight · calls² over the steps of the sample.
     pub squares: u64,
     /// Number of calls that were estimated. The export's number of calls includes them.
     pub unseen: u64,
-    /// Number of calls that were counted in steps that were away at first. A step contributes at
-    /// most the mean number of calls per step.
+    /// Number of calls that were counted in steps that were away at first, to be subtracted from
+    /// the estimate for these steps. Each such step contributes at most the mean number of calls
+    /// per step of the sample.
     pub in_cut: u64,
 }
 

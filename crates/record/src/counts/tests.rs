@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Makes a table of one page, of thread 3 (the kernel's id is 11) of process 10 with the start time
-/// 99 and generation 1.
+/// Makes a table of one page. It belongs to thread 3 (the kernel's id is 11) in process 10, which
+/// has the start time 99 and the generation 1.
 fn table(entries: u32, rows: &[(usize, [u64; 8])]) -> Vec<u8> {
     let mut bytes = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -101,7 +101,7 @@ fn frames_are_read_as_they_were_written() {
     let bytes: Vec<u8> = frames().iter().flat_map(CountsFrame::to_bytes).collect();
     let expected = CountsFrames { frames: frames().to_vec(), torn: 0 };
     assert_eq!(read_frames(&bytes), expected);
-    // A kind that only a later version knows is skipped.
+    // A frame of a kind that only a later version knows is skipped.
     let mut later = frame(9, b"what");
     later.extend(&bytes);
     assert_eq!(read_frames(&later), expected);

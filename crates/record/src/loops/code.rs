@@ -26,7 +26,7 @@ pub struct CodeFrame {
     /// The pieces of code that the copy contains one after the other: first address and number of
     /// bytes. Empty if the copy is the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
-    /// The functions in libraries that the code calls, if it is code without a file.
+    /// For code without a file: the functions in libraries that it calls.
     pub callees: Vec<Callee>,
 }
 

@@ -1,4 +1,5 @@
-//! The words of an entry, and the records of mode log.
+//! Defines the words of an entry (a thread's counts for one loop or function), and the records of
+//! mode log. A record is the start or the end of a *hit* (one execution of the loop or function).
 
 pub const ENTRY_WORDS: usize = 16;
 /// Size of a record of mode log in bytes.
@@ -8,7 +9,7 @@ pub const EVENT_BYTES: usize = 24;
 pub mod word {
     /// Number of hits: how often the loop or function was entered.
     pub const HITS: usize = 0;
-    /// Mode sampled: the number of the next hit that will be timed.
+    /// Mode sampled: the value of [`HITS`] at which the next hit will be timed.
     pub const NEXT: usize = 1;
     /// Mode sampled: the state of the generator of random numbers.
     pub const RANDOM: usize = 2;
@@ -18,11 +19,11 @@ pub mod word {
     pub const ENDED: usize = 4;
     /// The sum of the durations of the timed hits that ended, in ticks.
     pub const TICKS: usize = 5;
-    /// Mode timed: the part of [`TICKS`] that was spent in loops directly inside. Mode sampled: the
-    /// longest duration in [`TICKS`].
+    /// Mode timed: the part of [`TICKS`] that was spent in loops directly inside this one. Mode
+    /// sampled: the longest duration in [`TICKS`].
     pub const CHILD_TICKS: usize = 6;
     pub const ITERATIONS: usize = 7;
-    /// The sum of the squares of the durations in ticks: the low word, and then the high word.
+    /// The low word of the sum of the squares of the durations, in ticks; the high word follows.
     pub const SQUARES: usize = 8;
     /// The value of [`ENDED`] when the first randomly chosen hit began.
     pub const FIRST_ENDED: usize = 10;
@@ -32,11 +33,12 @@ pub mod word {
     pub const FIRST_SQUARES: usize = 12;
     /// Number of hits whose iterations are known.
     pub const ITERATED: usize = 14;
-    /// The address of the iterations of single hits. In mode log, a pointer of the runtime.
+    /// The address of the statistics of the iterations per hit ([`super::Trips`]); 0 if there are
+    /// none. In mode log, the runtime stores a pointer of its own in this word.
     pub const TRIPS: usize = 15;
 }
 
-/// What is stored about the iterations of single hits: `counterpoint_loops_trips_t`.
+/// Statistics of the iterations per hit: `counterpoint_loops_trips_t` in the C header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trips {
     /// The smallest number of iterations of a hit.
@@ -47,12 +49,12 @@ pub struct Trips {
     /// chosen hit began.
     pub first: u64,
     /// A histogram of the hits by their numbers of iterations. Bucket 0 counts the hits with 0
-    /// iterations, and bucket `b` those with 2^(b-1) to 2^b - 1. The last bucket is not 0. Empty if
-    /// there is no histogram.
+    /// iterations, and bucket `b` those with 2^(b-1) to 2^b - 1. Empty buckets at the end are left
+    /// out. The vector is empty if there is no histogram.
     pub buckets: Vec<u64>,
 }
 
-/// A record of mode log: the begin or the end of a hit.
+/// A record of mode log: the start or the end of a hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     pub id: u32,

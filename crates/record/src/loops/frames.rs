@@ -5,7 +5,7 @@ use super::entry::{ENTRY_WORDS, Event, Trips};
 use crate::meta::{Scanned, frames, scan};
 use crate::wire::{Decoder, Encoder, Truncated, Wire, last, raw, wire};
 
-/// Bit of a row's mask: the sums of counters follow.
+/// The bit of a row's mask that says that the sums of counters follow.
 const HAS_SUMS: u32 = 1 << ENTRY_WORDS;
 
 /// The costs of a module's empty hits, each as its 10th percentile, median and 90th percentile, in
@@ -37,10 +37,12 @@ pub struct ModuleFrame {
     pub first: u32,
     /// Mode sampled: the gap from one random hit to the next is 1 + (random & this mask).
     pub gap_mask: u32,
-    /// The path of the module's object file; empty for a module in anonymous memory.
+    /// The path of the module's object file. Empty for a module in anonymous memory, and in a frame
+    /// that was made from a block in the pool.
     pub object: String,
-    /// The side table of the module. Empty if it is not embedded in the object, or if another
-    /// process has already written it.
+    /// The side table of the module, which describes the loops and functions that its ids mean.
+    /// Empty if it is not embedded in the object, if it is too large, or if this frame was made
+    /// from a block in the pool.
     pub table: Vec<u8>,
     /// The costs of empty hits; `None` if they were not measured.
     pub costs: Option<Costs>,
@@ -48,7 +50,8 @@ pub struct ModuleFrame {
     pub export: Option<u32>,
 }
 
-/// The counts of a thread for one id. Words that are not counts are zero.
+/// The counts of a thread for one id (a loop or a function of the module). Words that are not
+/// counts are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub id: u32,
@@ -61,7 +64,7 @@ pub struct Row {
 /// Counts of one thread for one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsFrame {
-    /// Number of the run of pages that contained the table.
+    /// Number of the run (contiguous pages of the pool) that contained the thread's block.
     pub serial: u32,
     /// Number of the block in that run. The serial, the block and an id together identify a row.
     pub block: u32,
@@ -75,7 +78,7 @@ pub struct RowsFrame {
     pub rows: Vec<Row>,
 }
 
-/// Records of mode log of one thread for one module.
+/// The records of mode log that one thread made for one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsFrame {
     /// See [`RowsFrame::serial`].
@@ -85,13 +88,13 @@ pub struct EventsFrame {
     pub module: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number in the block of the first record of `events`.
+    /// Index in the block of the first record in `events`.
     pub first: u64,
     pub events: Vec<Event>,
 }
 
-/// The iterations of single hits. The [`RowsFrame`] of the same block has the thread and the
-/// module.
+/// Statistics of the iterations per hit. The thread and the module are those of the [`RowsFrame`]
+/// of the same block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TripsFrame {
     /// See [`RowsFrame::serial`].
@@ -113,7 +116,7 @@ pub enum LoopFrame {
     Moment(u64, u64),
     /// Where the machine code of a module is.
     Code(CodeFrame),
-    /// The iterations of single hits.
+    /// Statistics of the iterations per hit.
     Trips(TripsFrame),
     /// The time for reading counters at the start and the end of a hit, in ticks: 10th percentile,
     /// median and 90th percentile.

@@ -1,4 +1,6 @@
-//! Defines runs of pages in the pool, and the blocks in these runs.
+//! Defines runs and their blocks. A run is a group of contiguous pages of the pool
+//! ([`crate::pool`]) in which a thread counts loops. Each block of a run contains the thread's
+//! counts for one instrumented module.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +18,8 @@ pub const RUN_HEADER_BYTES: usize = 256;
 /// Size of a block's header in bytes.
 pub const BLOCK_BYTES: usize = 128;
 
-/// Maximum number of rows or events in one frame. It bounds the memory for writing a frame.
+/// Maximum number of rows or events in one frame. This limit bounds the memory that is needed to
+/// write a frame.
 const MOST_IN_FRAME: usize = 4096;
 
 /// The header of a run, as it is in memory.
@@ -36,13 +39,14 @@ pub struct RunHeader {
     pub start_time: u64,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number of the run among the runs of its process. With it, readers count no run twice.
+    /// Number of the run among the runs of its process. Readers recognize a run by this number, so
+    /// they count its content only once, even if the content is also in a file.
     pub serial: u32,
     /// The thread's name when the run began.
     pub thread_name: [u8; 16],
     /// Number of bytes in use, including this header.
     pub used: AtomicU64,
-    /// Ticks of the loops' clock when the run began.
+    /// The time when the run began, in ticks of the clock with which hits of loops are timed.
     pub ticks: u64,
     /// `CLOCK_MONOTONIC` in ns at the moment `ticks`.
     pub monotonic_ns: u64,
@@ -54,24 +58,24 @@ pub struct RunHeader {
 #[repr(C)]
 #[derive(Debug)]
 pub struct BlockHeader {
-    /// Number of the module in its process.
+    /// The number that identifies the module in its process.
     pub module: u32,
     pub ids: u32,
     /// Number of counters whose sums follow the entries.
     pub counters: u32,
-    /// Number of records of mode log for which there is room.
+    /// Mode log: number of events (starts and ends of hits) for which the block has room.
     pub events: u32,
     /// Size of the block in bytes, including this header.
     pub bytes: u64,
-    /// Number of records of mode log in the block.
+    /// Mode log: number of events in the block.
     pub logged: AtomicU64,
-    /// Number of records of mode log that were lost because the block was full.
+    /// Mode log: number of events that were lost because there was no memory for them.
     pub unlogged: AtomicU64,
     /// The load address of the module's object, which is subtracted from return addresses.
     pub base: u64,
-    /// Mode log: how many hits of each id are recorded, from the first one on.
+    /// Mode log: maximum number of recorded hits for each id. The later hits are only counted.
     pub logged_first: u64,
-    /// The module's identity, also in case the frame of the module could not be written.
+    /// The module's identity, in case the frame of the module could not be written.
     pub id: [u8; 16],
     /// The mode in which hits are recorded.
     pub mode: u32,
@@ -81,7 +85,8 @@ pub struct BlockHeader {
     pub ticks_per_second: u64,
     /// See [`ModuleFrame::first`].
     pub first: u32,
-    /// Number of buckets for the iterations of single hits, for each id; 0 if none are stored.
+    /// Number of buckets of each id's histogram of iterations per hit. 1 if only the other
+    /// statistics of the iterations are stored, and 0 if none are.
     pub buckets: u32,
     /// Reserved, 0.
     pub reserved: [u32; 8],
@@ -94,7 +99,7 @@ const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 const TRIP_WORDS: usize = 4;
 const MOST_BUCKETS: u32 = 64;
 
-/// The numbers from which the sizes of the parts of a block follow.
+/// The numbers that determine the sizes of a block's parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// See [`BlockHeader::ids`].
@@ -113,18 +118,19 @@ impl Shape {
         (self.trips_offset() + self.ids as usize * self.trip_bytes()).next_multiple_of(64)
     }
 
-    /// Returns the offset of the records of mode log in the block.
+    /// Returns the offset in the block at which the events of mode log begin.
     pub fn events_offset(&self) -> usize {
         let sums = if self.counters == 0 { 0 } else { 8 * (1 + self.counters as usize) };
         sums_offset(self.ids) + self.ids as usize * sums
     }
 
-    /// Returns the offset of the iterations of single hits in the block.
+    /// Returns the offset in the block at which the statistics of the iterations of single hits
+    /// begin.
     pub fn trips_offset(&self) -> usize {
         self.events_offset() + self.events as usize * EVENT_BYTES
     }
 
-    /// Returns the number of bytes for the iterations of single hits of one id.
+    /// Returns the size in bytes of the statistics of the iterations of one id's hits.
     pub fn trip_bytes(&self) -> usize {
         if self.buckets == 0 { 0 } else { 8 * (TRIP_WORDS + self.buckets as usize) }
     }
@@ -142,7 +148,7 @@ pub enum RunError {
     NoMagic,
     /// The run has another version than [`RUN_VERSION`].
     Version(u32),
-    /// The sizes in the header contradict one another, or the bytes end too early.
+    /// A header contains an impossible number or size, or the bytes end too early.
     Inconsistent,
 }
 
@@ -183,8 +189,8 @@ impl<'a> Run<'a> {
     /// Reads the header.
     ///
     /// # Errors
-    /// Returns the errors of [`Run::pages`], and [`RunError::Inconsistent`] if `used` is not
-    /// possible.
+    /// Returns the errors of [`Run::pages`]. Returns [`RunError::Inconsistent`] if `used` is
+    /// smaller than the run's header or larger than the run or `bytes`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RunError> {
         let pages = Self::pages(bytes)?;
         let run = Self { bytes };
@@ -249,8 +255,8 @@ impl<'a> Run<'a> {
         self.bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
     }
 
-    /// Returns the run's blocks. A block that contradicts itself is an error, and ends the
-    /// iteration.
+    /// Returns the run's blocks. If a block's header is inconsistent, the iterator returns an error
+    /// for this block and ends.
     pub fn blocks(self) -> impl Iterator<Item = Result<Block<'a>, RunError>> {
         let (mut at, mut number) = (RUN_HEADER_BYTES, 0);
         let used = self.used().min(self.bytes.len());
@@ -294,7 +300,7 @@ impl<'a> Block<'a> {
         Ok(Self { run, number, shape, bytes })
     }
 
-    /// Returns the number of the module in its process.
+    /// Returns the number that identifies the module in its process.
     pub fn module(&self) -> u32 {
         word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
     }
@@ -322,7 +328,8 @@ impl<'a> Block<'a> {
         self.number
     }
 
-    /// Returns the counts of all ids that were entered, in the order of the ids.
+    /// Returns one row for each id (a loop or a function) with counts that are not 0, in the order
+    /// of the ids.
     pub fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
         let Shape { ids, counters, .. } = self.shape;
         let (bytes, sums_at) = (self.bytes, sums_offset(ids));
@@ -345,7 +352,8 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Returns the iterations of single hits of all ids that have hits, in the order of the ids.
+    /// Returns the statistics of the iterations of single hits for each id that has such hits, in
+    /// the order of the ids.
     pub fn trips(&self) -> impl Iterator<Item = (u32, Trips)> + use<'a> {
         let (bytes, shape) = (self.bytes, self.shape);
         let ids = if shape.buckets == 0 { 0 } else { shape.ids };
@@ -353,8 +361,8 @@ impl<'a> Block<'a> {
             let at = shape.trips_offset() + id as usize * shape.trip_bytes();
             let word = |i: usize| word64(bytes, at + 8 * i);
             let (least, most, first) = (word(0)?, word(1)?, word(2)?);
-            // Without a hit, the smallest number still has its initial value, which is above the
-            // largest number.
+            // If no hit was added, `least` still has its initial value, which is larger than
+            // `most`.
             if least > most {
                 return None;
             }
@@ -368,7 +376,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Returns the records of mode log, in the order in which they were made.
+    /// Returns the events of mode log, in the order in which they were recorded.
     pub fn events(&self) -> impl Iterator<Item = Event> + use<'a> {
         let room = word32(self.bytes, offset_of!(BlockHeader, events)).unwrap_or(0) as usize;
         let made = word64(self.bytes, offset_of!(BlockHeader, logged)).unwrap_or(0);
@@ -382,7 +390,8 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Calls `write` with the frames of the block's content, until a call fails.
+    /// Converts the block's content to frames. Calls `write` with the bytes of each frame, until
+    /// `write` fails.
     ///
     /// # Errors
     /// Returns the error of `write`.
@@ -423,7 +432,7 @@ impl<'a> Block<'a> {
 }
 
 impl RunHeader {
-    /// Whether a thread has begun to write this run and has not given it back.
+    /// Returns whether a thread has begun to write this run and has not given it back to the pool.
     pub fn is_begun(&self) -> bool {
         self.magic.load(Ordering::Acquire) == RUN_MAGIC
     }

@@ -11,8 +11,9 @@ fn put32(bytes: &mut [u8], at: usize, word: u32) {
     bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Makes a run in the layout that `loops.rs` describes. Module 1 has two ids, one counter and room
-/// for two events, one of which was written. Module 2 has one id without hits.
+/// Makes a run in the layout that `loops.rs` describes. The block of module 1 has two ids, one
+/// counter and room for two events. One event was written. The block of module 2 has one id without
+/// hits.
 fn example() -> Vec<u8> {
     let mut run = vec![0u8; PAGE_BYTES];
     run[..8].copy_from_slice(b"CPTLOOP1");
@@ -24,8 +25,8 @@ fn example() -> Vec<u8> {
     put(&mut run, 64, 9);
     put(&mut run, 72, 8);
     let first = 256;
-    // The block takes 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464 bytes, rounded up to a
-    // multiple of 64.
+    // Module 1's block takes 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464 bytes. Its size is
+    // rounded up to a multiple of 64.
     for (at, word) in [(0usize, 1), (4, 2), (8, 1), (12, 2)] {
         put32(&mut run, first + at, word);
     }
@@ -218,8 +219,8 @@ fn frames_round_trip_and_every_truncation() {
     }
 }
 
-/// The block has two ids with four buckets each. The `least` of the first id shows that it has no
-/// hits.
+/// The first block of the run has two ids with four buckets each. The first id has no hits, so its
+/// `least` has the initial value `u64::MAX`.
 #[test]
 fn iterations_of_single_hits_become_frames() {
     let mut run = example();
@@ -227,7 +228,7 @@ fn iterations_of_single_hits_become_frames() {
     // The iterations of single hits take 2 · (4 + 4) · 8 bytes.
     assert_eq!((shape.events_offset(), shape.trips_offset(), shape.bytes()), (416, 464, 640));
     let first = 256;
-    // This overwrites the second block of the example.
+    // The first block becomes longer, and overwrites the second block of the example.
     put(&mut run, 56, (first + 640) as u64);
     put(&mut run, first + 16, 640);
     put32(&mut run, first + 92, 4);

@@ -1,11 +1,12 @@
-//! Defines the cost of a probe (recording one empty call), and what its counters read.
+//! Defines the results of a thread's calibration: the cost of a probe (the recording of one empty
+//! call), and what the counters count during an empty call.
 
 use crate::wire::{last, wire};
 
 /// See [`crate::meta::Frame::Calibration`]. The fields `inside…` and `total_ticks` are medians.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// Number of empty calls that were probed.
+    /// Number of empty calls that were recorded.
     pub calls: u32,
     /// Bit *i* is set if counter *i* was read.
     pub counters: u32,
@@ -22,8 +23,8 @@ pub struct Calibration {
     pub sums: Option<Sums>,
 }
 
-/// See [`Calibration::sums`]. Interrupted calls are left out: an interrupt takes as long as a
-/// hundred brackets, and is rare in the program, too.
+/// See [`Calibration::sums`]. Interrupted calls are left out. Interrupts are rare, also in the
+/// program, but each takes as long as recording a hundred calls and would distort the sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// The thread that was calibrated: [`crate::page::PageStart::thread_uid`].
@@ -32,8 +33,8 @@ pub struct Sums {
     pub calls: u32,
     /// Sums of the recorded durations, in ticks.
     pub inside_ticks: Moments,
-    /// Sums of the times of probed empty calls, less the median time of an empty call without a
-    /// probe, in ticks.
+    /// Sums of the times that the probes took, in ticks. For each call, this is the time of the
+    /// call with its probe, minus the median time of a call without a probe.
     pub total_ticks: Moments,
     /// Sums of what each counter read, in the order of [`Calibration::inside_values`].
     pub inside_values: Vec<Moments>,
@@ -44,7 +45,8 @@ pub struct Sums {
 pub struct Moments {
     /// Sum of the values.
     pub sum: u64,
-    /// Sum of the squares of the values. It saturates, which empty calls do not reach in practice.
+    /// Sum of the squares of the values. The sum saturates at the maximum of `u64`, which empty
+    /// calls do not reach in practice.
     pub squares: u64,
 }
 
@@ -70,14 +72,14 @@ impl Moments {
 pub struct Spread {
     /// Range of [`Calibration::inside_ticks`].
     pub inside_ticks: [u64; 2],
-    /// Range of the times of probed empty calls, less the median time of an empty call without a
-    /// probe, in ticks.
+    /// Range of the times that the probes took, in ticks: see [`Sums::total_ticks`].
     pub total_ticks: [u64; 2],
-    /// Range of each counter in [`Calibration::inside_values`].
+    /// Range of each counter's values, in the order of [`Calibration::inside_values`].
     pub inside_values: Vec<[u64; 2]>,
-    /// Median time for which each counter group was enabled between its two readings, in ns, in the
-    /// order in which the groups were read. It is about one reading longer than the recorded
-    /// duration.
+    /// For each counter group: the median time for which the group was enabled between its readings
+    /// before and after an empty call, in ns. The groups are in the order in which they were read.
+    /// This time exceeds the recorded duration of the call by about the time that one reading
+    /// takes.
     pub enabled_ns: Vec<u64>,
 }
 

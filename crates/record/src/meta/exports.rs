@@ -11,7 +11,7 @@ pub const LONGEST_NAME: usize = 4095;
 pub struct Library {
     /// The library's number in its process, starting at 0.
     pub id: u32,
-    /// The name that the compiler gave the library.
+    /// The name that the compiler gave the library, or the name of the host's virtual machine.
     pub name: String,
     /// The number of the library's host in [`crate::meta::Frame::Host`].
     pub host: u8,
@@ -23,7 +23,7 @@ pub struct Library {
     pub sanitizer: u32,
     /// The moment when the library was first seen, in ticks.
     pub ticks: u64,
-    /// The library's functions, in the order of their ordinals.
+    /// The library's functions, in the order of their ordinals. Empty for a virtual machine.
     pub exports: Vec<Export>,
 }
 
@@ -34,8 +34,9 @@ pub struct Export {
     pub id: u32,
     /// The export's position in the library.
     pub ordinal: u32,
-    /// Whether the function's calls are recorded. A filter may exclude them, or there was no stub
-    /// left for the function.
+    /// Whether the user's filters let the function's calls be recorded. Calls may be missing
+    /// nevertheless, if all stubs (code that replaces an exported function) were in use: see
+    /// `Loss::SlotsExhausted`.
     pub recorded: bool,
     /// The name that the compiler gave the function.
     pub name: String,
@@ -54,26 +55,28 @@ pub struct Export {
     pub local_memory_pages: u32,
 }
 
-/// See [`crate::meta::Frame::Op`]. Parallel regions and their tasks have the name, arguments and
-/// device of their op.
+/// See [`crate::meta::Frame::Op`]. For the parallel regions of an op and for their tasks, the name,
+/// arguments and device are those of the op.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpExport {
     /// The export's number in the process, which differs from every [`Export::id`].
     pub id: u32,
-    /// The [`Library::id`] of the export's library.
+    /// The [`Library::id`] of the [`Library`] to which the export is assigned. It usually stands
+    /// for a virtual machine of the host.
     pub library: u32,
     /// The role of the export's calls.
     pub role: Role,
     /// Name of the op, run or range.
     pub name: String,
     /// Types and shapes of the op's tensor arguments: `float32[1, 64], float32[64, 64]`. Results
-    /// that are passed as arguments are included. Empty if there are none.
+    /// that are passed as arguments are included. Empty if the op has no tensor arguments, or if
+    /// they are not stored.
     pub arguments: String,
-    /// Type and number of the device of the op's last tensor argument: `cpu0`. Empty if there is
-    /// none.
+    /// Type and number of the device of the op's last tensor argument: `cpu0`. Empty if the op has
+    /// no tensor arguments, or if they are not stored.
     pub device: String,
-    /// Whether calls may return before the device has finished. Then the durations contain only the
-    /// launches.
+    /// Whether calls may return before the device has finished. If so, the recorded durations
+    /// contain only the time for launching the work.
     pub asynchronous: bool,
 }
 
@@ -84,7 +87,8 @@ wire!(Export {
 });
 wire!(OpExport { id, library, role, asynchronous, name as name, arguments, device as name });
 
-/// Writes and reads a name. A reader shortens a name above [`LONGEST_NAME`], because reports repeat
+/// Writes and reads a name. The reader shortens a name that is longer than [`LONGEST_NAME`].
+/// Otherwise, long names in a damaged file would make reports very large, because reports repeat
 /// names.
 mod name {
     use super::{Decoder, Encoder, LONGEST_NAME, Truncated};

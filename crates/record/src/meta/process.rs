@@ -1,4 +1,4 @@
-//! The process to which a part belongs, and the cost of recording it.
+//! Describes the process to which a part belongs, and what recording cost this process.
 
 use crate::clock::ClockKind;
 use crate::wire::wire;
@@ -6,25 +6,27 @@ use crate::wire::wire;
 /// See [`crate::meta::Frame::Cost`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessCost {
-    /// Processor time of the library's constructor, in ns.
+    /// Processor time of the constructor of the recorder's library, in ns.
     pub constructor_ns: u64,
-    /// Processor time for the run file, the process's part, registering libraries, and hooks that a
-    /// language's package needs, in ns.
+    /// Processor time for reading the run file, creating the process's part, registering libraries,
+    /// and setting up the hooks of a language's package, in ns.
     pub loading_ns: u64,
     /// How much longer a piece of code takes right after counters were read, in ticks, because the
     /// reading has displaced it from the caches. 0 if no counters are read.
     pub after_reading_ticks: u64,
-    /// Processor time of the whole process at its end, in ns; 0 if unknown.
+    /// Processor time of the whole process at its end, in ns. 0 if unknown, or if the recording
+    /// session ended before the process.
     pub process_cpu_ns: u64,
 }
 
-/// See [`crate::meta::Frame::Leaving`]. A page cannot contain the cost of appending itself, so
-/// this cost is written at the end of the process.
+/// See [`crate::meta::Frame::Leaving`]. A page cannot contain the cost of appending itself, so this
+/// cost is written at the end of the process or of the recording session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaving {
     /// Number of pages that threads appended when they ended.
     pub pages: u32,
-    /// CPU time for appending those pages in total, in ns.
+    /// Total CPU time in ns that the threads needed to append these pages and the threads' last
+    /// metadata.
     pub cpu_ns: u64,
 }
 
@@ -39,7 +41,7 @@ pub struct Process {
     pub start_time: u64,
     /// Number of earlier parts of the same process, for example from before an `exec`.
     pub generation: u32,
-    /// The clock of the ticks in the process's pages.
+    /// The clock that was read for the ticks in the process's pages.
     pub clock: ClockKind,
     /// Path of the process's program (`/proc/self/exe`).
     pub program: String,

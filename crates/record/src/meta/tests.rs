@@ -146,7 +146,7 @@ fn lists_are_in_the_order_of_their_numbers() {
     assert!(Role::ALL.iter().enumerate().all(|(i, role)| *role as usize == i));
 }
 
-/// The mean is 2.5, and the squares of the differences add up to 5.
+/// The values 1 to 4 have the mean 2.5, and the squares of the differences from it add up to 5.
 #[test]
 fn means_follow_from_sums() {
     let mut moments = Moments::default();

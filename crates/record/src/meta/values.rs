@@ -1,9 +1,9 @@
-//! Defines what the values of calls mean, and the texts to which values refer.
+//! Defines what the values that are recorded with calls mean, and the texts to which values refer.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 
-/// The meaning of a key of values. Keys below [`crate::page::FIRST_USER_KEY`] have a fixed meaning
-/// and no frame.
+/// The meaning of the values under one key. A call can have values, each under a key. Keys below
+/// [`crate::page::FIRST_USER_KEY`] have a fixed meaning, so no frame is written for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueKey {
     pub id: u32,
@@ -24,7 +24,7 @@ model::numbered! {
         Percent = 2 "percent",
         /// A double.
         Ratio = 3 "ratio",
-        /// The number of a [`Text`].
+        /// The number of a text: [`Text::id`].
         Text = 4 "text",
     }
 }

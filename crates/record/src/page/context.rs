@@ -1,25 +1,28 @@
 //! The writer and the reader of a page keep the same memory of earlier calls, and predict the next
-//! call from it. A record contains only what differs from the prediction.
+//! call from it. Of the fields that are predicted, a record contains only those that differ from
+//! the prediction.
 //! ```text
 //!                    ┌─ export ─ count x y z ─ next workgroup ─ successor ─┐
 //!  export mod 64 ──► │ slot                                                │
 //!                    └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! * The *count* of an export is the number of workgroups in its last call.
-//! * The *next workgroup* of an export is the one after that of its last call, where x changes
-//!   fastest. It is 0,0,0 after a dispatch's last workgroup and after a new count.
+//! * The *count* of an export is the number of workgroups (in x, y and z) of the dispatch to which
+//!   its last call belonged.
+//! * The *next workgroup* of an export is the workgroup after that of its last call, where x
+//!   changes fastest. It is 0,0,0 after a dispatch's last workgroup, and for the first call with a
+//!   new count.
 //! * The *successor* of an export is the export whose call most recently followed the end of one of
-//!   its dispatches. In a new slot, it is the export itself.
-//! * After the last workgroup of a dispatch, a call of the successor is expected. After another
-//!   workgroup, a call of the same export is.
+//!   its dispatches. When an export gets a slot, its successor is the export itself.
+//! * After the last workgroup of a dispatch, a call of the successor is expected. After any other
+//!   workgroup, a call of the same export is expected.
 //!
 //! Models call the same exports in the same order again and again, so most calls are predicted. The
 //! memory is empty at the start of a page, so that a page can be read by itself.
 
 use super::{Call, TAG_CONTEXT, TAG_EXPORT, TAG_PLACE, TAG_WORKGROUP};
 
-/// Number of slots. Exports whose numbers have the same remainder share a slot.
+/// Number of slots. Exports whose numbers have the same remainder modulo this number share a slot.
 const SLOTS: usize = 64;
 
 /// What is remembered of one export: half a cache line.
@@ -41,7 +44,7 @@ impl Slot {
 pub(super) struct Contexts {
     /// Location and worker of the last call.
     place: [u32; 2],
-    /// The slot of the last call.
+    /// The index of the slot of the last call's export.
     last: u32,
     /// The export of the next call, if the prediction is right.
     expected: u32,
@@ -101,8 +104,8 @@ impl Contexts {
         if call.workgroup != slot.next {
             tag |= TAG_WORKGROUP;
         }
-        // The fields are compared one by one, because loading both at once would have to wait for
-        // the two stores that wrote them.
+        // The two fields of `place` are compared one by one. A single load of both would have to
+        // wait until the two separate stores to them have completed.
         if (call.location != self.place[0]) | (call.worker != self.place[1]) {
             self.place = [call.location, call.worker];
             tag |= TAG_PLACE;
@@ -111,8 +114,9 @@ impl Contexts {
         tag
     }
 
-    /// Completes a call from the fields in its record, and remembers it. The result has no times.
-    /// `None` if the record refers to an export that is not remembered, as no writer does.
+    /// Completes a call from the fields in its record, and remembers it. In the result, `start` and
+    /// `end` are 0. Returns `None` if the record refers to an export that is not remembered.
+    /// Writers make no such records.
     #[inline(always)]
     pub fn read(&mut self, told: &Told) -> Option<Call> {
         let export = match told.context {
@@ -134,7 +138,8 @@ impl Contexts {
         Some(Call { export, count, workgroup, location, worker, start: 0, end: 0 })
     }
 
-    /// Remembers this call as the last one. The slot must already belong to its export.
+    /// Remembers this call as the last one. The slot for the call's export must already contain
+    /// this export.
     #[inline(always)]
     fn advance(&mut self, export: u32, count: [u32; 3], workgroup: [u32; 3]) {
         if self.is_done {
@@ -148,13 +153,14 @@ impl Contexts {
     }
 }
 
-/// Returns the next workgroup (0,0,0 after the last one), and whether this one is the last.
+/// Returns the next workgroup (0,0,0 after the last one), and whether the given workgroup is the
+/// last.
 #[inline(always)]
 fn following([x, y, z]: [u32; 3], count: [u32; 3]) -> ([u32; 3], bool) {
     let is_below = |at: u32, count: u32| at < count.saturating_sub(1);
     let (in_row, in_column) = (is_below(x, count[0]), is_below(y, count[1]));
-    // `|` instead of `||` needs one branch for dispatches of one workgroup, which are the most
-    // frequent.
+    // Because of `|` instead of `||`, a dispatch of one workgroup (the most frequent case) needs
+    // only one branch.
     if !(in_row | in_column | is_below(z, count[2])) {
         ([0; 3], true)
     } else if in_row {

@@ -1,4 +1,5 @@
-//! Reads, writes and seals the header of a page.
+//! Reads and writes the header of a page, and seals pages (marks them as flushed and stores their
+//! checksum).
 
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
@@ -25,7 +26,8 @@ pub(super) struct RawHeader {
     pub(super) base_monotonic_ns: u64,
     /// Lower half: bytes of records. Upper half: number of call records.
     pub(super) committed: AtomicU64,
-    /// Upper half: number of calls in progress. Lower half: export of the outermost one.
+    /// Upper half: number of calls in progress. Lower half: export of the call that began or ended
+    /// last.
     pub(super) open: AtomicU64,
     pub(super) flush_ticks: u64,
     pub(super) flushes: u32,
@@ -46,7 +48,7 @@ pub(super) const USAGE_BEGIN: u32 = 1;
 /// Bit of [`RawHeader::usages`]: `usage_end` is present.
 pub(super) const USAGE_END: u32 = 2;
 
-/// The owner of a page and its base values.
+/// The data in a page's header about the page's owner, and about the moment when the page started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageStart {
     /// Process id in the process's own namespace.
@@ -72,11 +74,12 @@ pub struct PageStart {
     pub base_cpu_ns: u64,
     /// `CLOCK_MONOTONIC` at `base_ticks`, ns.
     pub base_monotonic_ns: u64,
-    /// Ticks that this thread has spent flushing pages so far.
+    /// Ticks that this thread had spent flushing pages when the page started.
     pub flush_ticks: u64,
     pub flushes: u32,
     /// CPU time in ns that the recorder used to attach the thread, including opening counters,
-    /// mapping the page and any calibration. 0 means unknown. Only in the thread's first page.
+    /// mapping the page and any calibration. 0 means unknown. It is stored only in the thread's
+    /// first page.
     pub attach_ns: u64,
     /// What the kernel had counted for the thread when the page began; `None` if unknown.
     pub usage: Option<Usage>,
@@ -87,7 +90,8 @@ pub struct PageStart {
 pub struct PageHeader {
     /// The version of the page's layout.
     pub version: u16,
-    /// The values that the page started with. But the thread's name is as of the end of the page.
+    /// The values that the page started with. The recorder updates the thread's name when the page
+    /// ends.
     pub start: PageStart,
     /// Bytes of records.
     pub committed: u32,
@@ -95,11 +99,11 @@ pub struct PageHeader {
     pub calls: u32,
     /// Number of calls in progress when the page was last written to.
     pub open_calls: u32,
-    /// The export of the outermost call in progress.
+    /// The export of the call that began or ended last.
     pub open_export: u32,
     /// Whether this is the thread's last page.
     pub last: bool,
-    /// Whether the page was appended to a file. If so, its checksum is valid.
+    /// Whether the page was or was about to be appended to a file. Such a page has a checksum.
     pub flushed: bool,
     /// What the kernel had counted for the thread when the page ended; `None` if unknown, or if the
     /// page has not ended.
@@ -121,7 +125,7 @@ pub enum PageError {
     NoMagic,
     /// The page has a version that this program does not know.
     Version(u16),
-    /// The sizes in the header contradict each other.
+    /// The header contains a size that is not possible.
     Inconsistent,
     /// The checksum does not match the content.
     Checksum,
@@ -236,7 +240,7 @@ pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
 const FLAGS_AT: usize = std::mem::offset_of!(RawHeader, flags);
 
-/// Returns the bytes to append to a file for a page from the pool, marked as flushed. `header` must
+/// Marks a page from the pool as flushed, and returns the bytes to append to a file. `header` must
 /// have been read from `page`.
 pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page.truncate(header.file_bytes());
@@ -260,7 +264,7 @@ pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
 pub unsafe fn seal_in_place<'a>(page: *mut u8) -> Option<(PageHeader, &'a [u8])> {
     let (header, length, flags, sum) = {
         // SAFETY: by contract, `page` is PAGE_BYTES of memory to which no other thread writes
-        // meanwhile. This thread writes to it after the slice was last used.
+        // meanwhile. This thread writes to it only after the slice was last used.
         let bytes = unsafe { std::slice::from_raw_parts(page, PAGE_BYTES) };
         let header = PageHeader::parse(bytes).ok()?;
         let bytes = bytes.get(..header.file_bytes())?;

@@ -17,7 +17,7 @@ impl std::fmt::Debug for OwnedPage {
 }
 
 impl OwnedPage {
-    /// Creates a page that begins with these values.
+    /// Creates a page without records, whose header contains the values of `start`.
     pub fn new(start: PageStart) -> Self {
         let mut memory = vec![0u64; PAGE_BYTES / 8];
         let mut writer = PageWriter::detached();
@@ -27,18 +27,18 @@ impl OwnedPage {
         Self { memory, writer, start }
     }
 
-    /// Whether another record fits.
+    /// Returns whether another record fits.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.writer.has_room()
     }
 
-    /// Whether a call and its values fit.
+    /// Returns whether the records of another call and of its values fit.
     pub fn has_room_with_values(&self) -> bool {
         self.writer.has_room_with_values()
     }
 
-    /// Whether the values of the call that was recorded last fit.
+    /// Returns whether a record of the values of the last recorded call still fits.
     pub fn has_room_for_values(&self) -> bool {
         self.writer.has_room_for_values()
     }
@@ -48,8 +48,8 @@ impl OwnedPage {
         self.writer.calls()
     }
 
-    /// Records a call. `fields` are those of its counter groups, in the order that [`super`]
-    /// describes. `scaled` is as for [`PageWriter::call`].
+    /// Records a call. `fields` are the numbers that the record contains about the page's counter
+    /// groups, in the order that [`super`] describes. `scaled` is as for [`PageWriter::call`].
     ///
     /// # Panics
     /// Panics if the page is full, or if there are more fields than the counters of a run can have.
@@ -58,7 +58,8 @@ impl OwnedPage {
         self.put_call(call, scaled, None, fields);
     }
 
-    /// Records a call that was chosen by sampling, as [`OwnedPage::call`] does.
+    /// Does what [`OwnedPage::call`] does, for a call that was chosen by sampling. `drawn` says how
+    /// the call was chosen.
     ///
     /// # Panics
     /// Same as for [`OwnedPage::call`].
@@ -81,8 +82,8 @@ impl OwnedPage {
         fields: impl IntoIterator<Item = u64>,
     ) {
         assert!(self.writer.has_room(), "the page is full");
-        // SAFETY: `new` has attached a page, which has room for the longest record. The assertion
-        // in the loop allows no more fields than such a record has.
+        // SAFETY: `new` has attached a page, and the assertion above checks that the longest record
+        // fits. The assertion in the loop allows no more fields than such a record has.
         unsafe {
             let mut cursor = match drawn {
                 Some(drawn) => self.writer.drawn_call(call, scaled, drawn),
@@ -106,7 +107,7 @@ impl OwnedPage {
         unsafe { self.writer.values(values) };
     }
 
-    /// Records a moment on the thread's clocks.
+    /// Records the readings of the three clocks at one moment.
     ///
     /// # Panics
     /// Panics if the page is full.
@@ -116,13 +117,14 @@ impl OwnedPage {
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
     }
 
-    /// Stores the number of calls in progress, and the export of the outermost one.
+    /// Stores `depth`, the number of calls in progress, and `export`, the export of the call that
+    /// began or ended last.
     pub fn set_open(&mut self, depth: u32, export: u32) {
         // SAFETY: `new` has attached a page.
         unsafe { self.writer.set_open(depth, export) };
     }
 
-    /// Stores the usage of the page's thread at the end of the page. Call it before
+    /// Stores what the kernel had counted for the page's thread when the page ended. Call it before
     /// [`OwnedPage::seal`].
     pub fn set_end(&mut self, usage: Usage) {
         // SAFETY: `new` has attached a page.
@@ -142,14 +144,14 @@ impl OwnedPage {
         unsafe { self.writer.seal(last, self.start.thread_name) }
     }
 
-    /// Starts the next page in the same memory.
+    /// Starts the next page in the same memory, and thus discards the records of this page.
     pub fn next(&mut self, start: PageStart) {
         self.start = start;
         // SAFETY: `new` has attached a page.
         unsafe { self.writer.next_page(&start) };
     }
 
-    /// Returns the values that the page started with.
+    /// Returns the values that the page started with, with the thread's name as last changed.
     pub fn start(&self) -> &PageStart {
         &self.start
     }

@@ -8,15 +8,17 @@ use super::{
 };
 use crate::wire::{get_varint, unzigzag};
 
-/// The number of counters in each group of a page, in the order of the run's counters.
+/// The number of counters in each counter group of a page. The groups have the order of the run's
+/// counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupLayout {
     sizes: Vec<u8>,
 }
 
 impl GroupLayout {
-    /// Creates the layout of pages whose header contains `mask`. `groups` has the group of each of
-    /// the run's counters, in ascending order.
+    /// Creates the layout of pages that record the counters in `mask`
+    /// ([`super::PageStart::counters`]). `groups` contains the group number of each of the run's
+    /// counters. These numbers never decrease.
     pub fn new(groups: &[u16], mask: u32) -> Self {
         let mut sizes: Vec<u8> = Vec::new();
         let mut previous = None;
@@ -37,11 +39,11 @@ impl GroupLayout {
     }
 }
 
-/// One decoded record. The counters, values and sampling of a call are in [`PageReader::groups`],
-/// [`PageReader::values`] and [`PageReader::drawn`].
+/// One decoded record. The counter readings and the sampling of a call are in
+/// [`PageReader::groups`], [`PageReader::values`] and [`PageReader::drawn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A call of an export.
+    /// A recorded call, for example of a workgroup or of an op.
     Call(Call),
     /// The readings of the run's clock and the thread's clocks at one moment.
     ThreadClock {
@@ -52,7 +54,8 @@ pub enum Record {
         /// `CLOCK_MONOTONIC`, ns.
         monotonic_ns: u64,
     },
-    /// Values of the call before this record, in [`PageReader::extras`].
+    /// Values other than counters of the call that was read last. [`PageReader::extras`] returns
+    /// these values.
     Values,
     /// A kind that only later versions know. Its content is skipped.
     Other { kind: u8 },
@@ -63,14 +66,14 @@ pub enum Record {
 pub struct GroupTimes {
     /// Whether the group was read. If not, its values are meaningless.
     pub read: bool,
-    /// Time for which the group was enabled, in ns. For a group of one thread, this is the time
-    /// that the thread was on a CPU.
+    /// Time for which the group was enabled, in ns. For a group that counts one thread, this is the
+    /// time that the thread was on a CPU.
     pub enabled: u64,
     /// Time for which the group counted, in ns.
     pub running: u64,
 }
 
-/// A record cannot be decoded. The records before it on the page are valid.
+/// The error if a record cannot be decoded. The records before it on the page are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TornRecord {
     /// Offset of the record in bytes from the start of the page.
@@ -93,11 +96,12 @@ pub struct PageReader<'a> {
 }
 
 impl<'a> PageReader<'a> {
-    /// Checks the page at the start of `bytes`. More data may follow it.
+    /// Creates a reader of the page at the start of `bytes`, and checks this page. More data may
+    /// follow it.
     ///
     /// # Errors
-    /// Returns [`PageError`] if the header is not valid, or if the checksum of a flushed page is
-    /// wrong.
+    /// Returns [`PageError`] if the header is not valid, if `bytes` ends before the page does, or
+    /// if the checksum of a flushed page is wrong.
     pub fn new(bytes: &'a [u8], layout: &'a GroupLayout) -> Result<Self, PageError> {
         let header = PageHeader::parse(bytes)?;
         let need = header.file_bytes();
@@ -126,18 +130,19 @@ impl<'a> PageReader<'a> {
         &self.header
     }
 
-    /// Returns the times of the groups during the last call.
+    /// Returns the times of the counter groups during the call that was read last.
     pub fn groups(&self) -> &[GroupTimes] {
         &self.groups
     }
 
-    /// Returns what the last call added to each counter of the page, in the order of the run's
-    /// counters.
+    /// Returns what the call that was read last added to each counter of the page, in the order of
+    /// the run's counters.
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// Returns how the last call was chosen by sampling; the default without a budget.
+    /// Returns how sampling chose the call that was read last; the default if the call's record
+    /// does not contain this.
     pub fn drawn(&self) -> Drawn {
         self.drawn
     }
@@ -150,7 +155,8 @@ impl<'a> PageReader<'a> {
     /// Returns the next record, or `None` at the end of the page.
     ///
     /// # Errors
-    /// Returns [`TornRecord`], after which the page is at its end.
+    /// Returns [`TornRecord`] for a record that cannot be decoded. No more records are returned
+    /// after it.
     #[inline]
     pub fn next_record(&mut self) -> Option<Result<Record, TornRecord>> {
         if self.at >= self.records.len() {

@@ -42,8 +42,9 @@ impl Cursor {
     /// fields than the longest record has.
     #[inline(always)]
     pub unsafe fn put(&mut self, value: u64) {
-        // SAFETY: the caller appends no more than the longest record, for which `has_room` reserved
-        // LONGEST_RECORD bytes, including the slack.
+        // SAFETY: by contract, the fields are no more than the longest record has, and the page had
+        // LONGEST_RECORD bytes for them. These bytes include the slack that `put_varint` may
+        // overwrite.
         self.at = unsafe { put_varint(self.at, value) };
     }
 
@@ -51,7 +52,8 @@ impl Cursor {
     /// Same as for [`Cursor::put`].
     #[inline(always)]
     unsafe fn put_context(&mut self, call: &Call, tag: u8) {
-        // SAFETY: by contract, there is room for the record, of which this is a part.
+        // SAFETY: by contract, there is room for the record, and these fields are part of the
+        // record.
         unsafe {
             if tag & (TAG_CONTEXT | TAG_EXPORT) != 0 {
                 self.put_seldom(call.export);
@@ -77,14 +79,14 @@ impl Cursor {
     #[cold]
     #[inline(never)]
     unsafe fn put_seldom(&mut self, value: u32) {
-        // SAFETY: by contract, there is room for the record, of which this is a part.
+        // SAFETY: by contract, there is room for the record, and this field is part of the record.
         unsafe { self.put(value.into()) };
     }
 }
 
 impl PageWriter {
-    /// Creates a writer without a page. Before other functions are called, [`PageWriter::attach`]
-    /// must attach one.
+    /// Creates a writer without a page. [`PageWriter::attach`] must attach a page before records
+    /// are written.
     pub const fn detached() -> Self {
         Self {
             page: std::ptr::null_mut(),
@@ -119,8 +121,8 @@ impl PageWriter {
         self.rewind(start.base_ticks);
         let header = self.header();
         // SAFETY: the fields are inside the page, and the caller guarantees that it is writable.
-        // Readers ignore the page until `magic` is stored, so a kill in between leaves no partial
-        // header.
+        // Readers ignore the page until `magic` is stored. So they see no partial header if the
+        // process is killed before that.
         unsafe {
             (*header).magic.store(0, Ordering::Release);
             (*header).committed.store(0, Ordering::Release);
@@ -159,41 +161,42 @@ impl PageWriter {
 
     /// Detaches the page, whose content does not change.
     pub fn detach(&mut self) {
-        // `Self::detached()` would first build a whole writer on the program's stack.
+        // The fields are set one by one, because `Self::detached()` would first build a whole
+        // writer on the program's stack.
         self.page = std::ptr::null_mut();
         (self.base_cpu_ns, self.base_monotonic_ns) = (0, 0);
         self.rewind(0);
         self.at = 0;
     }
 
-    /// Whether one more record fits, whatever its content.
+    /// Returns whether one more record fits, whatever its content.
     #[inline(always)]
     pub fn has_room(&self) -> bool {
         self.at as usize + LONGEST_RECORD <= PAGE_BYTES
     }
 
-    /// Whether a call and its values fit.
+    /// Returns whether a call and its values fit.
     #[inline(always)]
     pub fn has_room_with_values(&self) -> bool {
         self.at as usize + LONGEST_RECORD + LONGEST_VALUES <= PAGE_BYTES
     }
 
-    /// Whether the values of the call that was just committed fit, however many they are.
+    /// Returns whether the values of the call that was just committed fit, however many they are.
     #[inline(always)]
     pub fn has_room_for_values(&self) -> bool {
         self.at as usize + LONGEST_VALUES <= PAGE_BYTES
     }
 
-    /// Returns the addresses that the next record of this export will access, except those in the
-    /// writer's first cache line. They are meant for prefetching.
+    /// Returns the addresses that the writer will access when it records the next call of `export`,
+    /// except those in its own first cache line. They are meant for prefetching.
     #[inline(always)]
     pub fn ahead(&self, export: u32) -> [*const u8; 3] {
         let record = self.page.wrapping_add(self.at as usize);
         [self.contexts.place_of(export), record, self.page.wrapping_add(64)]
     }
 
-    /// Stores in the header how many calls are in progress, and the export of the outermost one. A
-    /// reader finds them if the process dies.
+    /// Stores in the header how many calls are in progress, and the export of the outermost of
+    /// them. If the process dies, a reader finds both in the header.
     ///
     /// # Safety
     /// A page must be attached.
@@ -206,6 +209,7 @@ impl PageWriter {
 
     /// Begins a call record. The caller appends the readings of each group and commits the record.
     /// `scaled` says whether the running time of some group differs from its enabled time.
+    ///
     /// # Safety
     /// A page with room must be attached.
     #[inline(always)]
@@ -230,7 +234,8 @@ impl PageWriter {
         cursor
     }
 
-    /// Begins the record of a call that was chosen by sampling, as [`PageWriter::call`] does.
+    /// Does what [`PageWriter::call`] does, for a call that was chosen by sampling. The record also
+    /// contains `drawn`, which says how the call was chosen.
     ///
     /// # Safety
     /// A page with room must be attached.
@@ -265,7 +270,7 @@ impl PageWriter {
         self.at = (cursor.at as usize - self.page as usize) as u32;
         let committed = u64::from(self.at - HEADER_BYTES as u32) | u64::from(self.calls) << 32;
         // SAFETY: callers have a page attached. Release ordering makes the record's bytes visible
-        // before the count that covers them, even to a process that maps the page from outside.
+        // before the count that includes them, also to another process that maps the page.
         unsafe { &(*self.header()).committed }.store(committed, Ordering::Release);
     }
 
@@ -312,15 +317,16 @@ impl PageWriter {
         }
     }
 
-    /// Stores what the thread had used at the moment when the recorder had attached to it, and the
-    /// time that attaching took. What the thread uses from then on belongs to the program.
+    /// Stores the thread's usage at the moment when the recorder was completely attached to the
+    /// thread. `attach_ns` is the CPU time that attaching took. What the thread uses after this
+    /// moment is attributed to the program.
     ///
     /// # Safety
     /// A page must be attached.
     pub unsafe fn set_begin(&mut self, usage: Usage, attach_ns: u64) {
         let header = self.header();
-        // SAFETY: by contract, a page is attached. The flag is stored last, so after a kill in
-        // between the page has no usage.
+        // SAFETY: by contract, a page is attached. The flag is stored last, so if the process is
+        // killed in between, the page has no usage.
         unsafe {
             (*header).attach_ns = attach_ns;
             (*header).usage_begin = usage.words();
@@ -335,8 +341,8 @@ impl PageWriter {
     /// A page must be attached.
     pub unsafe fn set_end(&mut self, usage: Usage) {
         let header = self.header();
-        // SAFETY: by contract, a page is attached. The flag is stored last, so after a kill in
-        // between the page does not have this usage.
+        // SAFETY: by contract, a page is attached. The flag is stored last, so if the process is
+        // killed in between, the page does not have this usage.
         unsafe {
             (*header).usage_end = usage.words();
             compiler_fence(Ordering::SeqCst);
@@ -344,9 +350,10 @@ impl PageWriter {
         }
     }
 
-    /// Returns the bytes to append to the profile. `last` says whether this is the thread's last
-    /// page. The flags are stored after the checksum, so if the process is killed meanwhile, a
-    /// page that is marked as flushed has a valid checksum.
+    /// Marks the page as flushed, and returns its bytes, which are to be appended to the profile.
+    /// `last` says whether this is the thread's last page. The flags are stored after the checksum,
+    /// so if the process is killed meanwhile, a page that is marked as flushed has a valid
+    /// checksum.
     ///
     /// # Safety
     /// A page must be attached, and stay attached while the slice is used.
@@ -375,7 +382,8 @@ impl PageWriter {
         self.detach();
     }
 
-    /// Reverses [`PageWriter::seal`]: the page was not written to the file and stays in the pool.
+    /// Reverses [`PageWriter::seal`], because the page could not be appended to the profile and
+    /// stays in the pool.
     ///
     /// # Safety
     /// A page must be attached.
@@ -390,8 +398,8 @@ impl PageWriter {
     }
 
     /// Empties the page after its content was flushed or abandoned, and starts the thread's next
-    /// page in the same memory. A reader meanwhile sees the old sequence number, no page or an
-    /// empty page.
+    /// page in the same memory. A reader in another process meanwhile sees the old sequence number,
+    /// no magic number, or no records.
     ///
     /// # Safety
     /// A page must be attached.
@@ -402,7 +410,8 @@ impl PageWriter {
         unsafe { self.attach(page, start) };
     }
 
-    /// Unmarks the page before its memory is given back to the pool, and detaches it.
+    /// Removes the page's magic number before its memory is given back to the pool, and detaches
+    /// the page.
     ///
     /// # Safety
     /// A page must be attached.

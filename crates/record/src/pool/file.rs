@@ -12,10 +12,12 @@ use super::{
 };
 use crate::page::PAGE_BYTES;
 
-/// Creates an empty pool file for the profile of `owner`. The file is sparse and only for its user.
+/// Creates an empty pool file for the profile of `owner`. The file is sparse, and only the user who
+/// creates it may access it.
 ///
 /// # Errors
-/// Returns an error if the file already exists (even as a link) or cannot be written.
+/// Returns an error if something already exists at `path` (even a symbolic link), or if the file
+/// cannot be written.
 pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
     create_with(path, owner, Layout::with_pages(PAGES))
 }
@@ -39,7 +41,7 @@ pub fn create_with(path: &Path, owner: &Owner, layout: Layout) -> io::Result<()>
 /// A process in the pool's table, as read from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRow {
-    /// The number of the process's row, as in claims of pages.
+    /// The number of the process's row in the table; `u32::MAX` for the run's own row.
     pub row: u32,
     /// See [`Row::pid`].
     pub pid: u32,
@@ -53,7 +55,8 @@ pub struct ProcessRow {
     pub left: bool,
     /// See [`Row::calls`].
     pub calls: u64,
-    /// The number, the count and the first errno (0 if none) of losses that occurred.
+    /// For each kind of loss that occurred: its number, its count and the first errno (0 if there
+    /// was none).
     pub losses: Vec<(usize, u64, u32)>,
 }
 
@@ -176,7 +179,7 @@ impl PoolFile {
         })
     }
 
-    /// Returns the number and the owner's row of each page in use.
+    /// Returns the number of each page in use, and the row of the process that has claimed it.
     pub fn claimed(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let row = |claim: u32| (claim & full::OWNER).checked_sub(1);
         self.claims.iter().enumerate().filter_map(move |(n, claim)| Some((n, row(*claim)?)))

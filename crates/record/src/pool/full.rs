@@ -1,5 +1,5 @@
-//! Defines how a thread hands full pages over to `run`, which appends them to the profile and gives
-//! them back empty.
+//! Defines how a thread hands full pages over to `run` (the process of `counterpoint run`), which
+//! appends them to the profile and gives them back empty.
 //!
 //! ```text
 //!            offer                 take                     give back
@@ -9,17 +9,19 @@
 //!                                       TAKEN LEFT ───────────────────────► free
 //! ```
 //!
-//! The states are bits of a page's claim, and each arrow is one atomic operation. So a thread and
-//! `run` do not both append a page. A page that was offered stays mapped and present in its
-//! process, and its content stays in the pool until the page is given back.
+//! The states are bits of the page's claim (the pool has one word with a claim for each page). Each
+//! arrow is one atomic operation. So it cannot happen that both the thread and `run` append a page.
+//! A page that was offered stays mapped in the process of its thread. Its content stays in the pool
+//! until the page is given back.
 //!
-//! `run` changes the claims in its own mapping, which is guarded (`truncation.rs`), because a
-//! program can truncate the pool. `run` maps no pages: it reads and writes them through the file.
+//! `run` maps the claims. It guards this mapping (`truncation.rs`), because a program can truncate
+//! the pool. `run` does not map the pages, but reads and writes the pool's file instead.
 //!
-//! Threads do not need `run` to be alive. A thread has a few spare pages, and offers at most as
-//! many full pages. If none is given back, the thread appends its pages itself. If `run` is killed
-//! between appending a page and giving it back, the page exists twice. Readers use it once, because
-//! part, thread and sequence number identify a page.
+//! Threads do not need `run` to be alive. A thread has a few spare pages, and at most as many of
+//! its full pages are offered at one time. If `run` gives no page back, the thread appends its full
+//! pages itself. If `run` is killed between appending a page and giving it back, the page is both
+//! in the profile and in the pool. Readers use only one of the two copies, which they recognize by
+//! process, thread and sequence number.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -42,7 +44,7 @@ impl Pool {
         self.claim(page).compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether a process takes full pages. Stays true if that process is killed.
+    /// Returns whether a process takes full pages. This stays true if that process is killed.
     pub fn is_drained(&self) -> bool {
         self.header().drained.load(Ordering::Relaxed) != 0
     }
@@ -63,7 +65,7 @@ impl Pool {
         }
     }
 
-    /// Whether a page that was offered has been given back.
+    /// Returns whether a page that was offered has been given back.
     pub fn is_given_back(&self, page: usize, row: u32) -> bool {
         self.claim(page).load(Ordering::Acquire) == row + 1
     }
@@ -84,7 +86,7 @@ impl Pool {
         self.header().drained.store(drained.into(), Ordering::Relaxed);
     }
 
-    /// Returns the number of pages that were offered so far. It wraps around.
+    /// Returns the counter of full pages that threads have offered so far. It wraps around.
     pub fn offers(&self) -> &'static AtomicU32 {
         &self.header().offers
     }
@@ -109,8 +111,8 @@ impl Pool {
         }
     }
 
-    /// Takes the first offered page from page number `start` on. Only one thread of one process may
-    /// take full pages.
+    /// Takes the first offered page whose number is at least `start`; `None` if there is none. Only
+    /// one thread of one process may take full pages.
     pub fn take_full_page(&self, start: usize) -> Option<Taken<'_>> {
         let claims = self.claims();
         (start..claims.len()).find_map(|page| {
@@ -132,7 +134,7 @@ impl Default for PageCopy {
     }
 }
 
-/// A full page that was taken. A value that is dropped leaves the page taken.
+/// A full page that was taken. Dropping this value leaves the page taken.
 #[derive(Debug)]
 pub struct Taken<'a> {
     pool: &'a Pool,
@@ -146,22 +148,24 @@ impl Taken<'_> {
     }
 
     /// Reads the page from the pool's file. Returns its header and the bytes to append to a file of
-    /// pages. `None` if the recorded program has overwritten or truncated the page.
+    /// pages. Returns `None` if the page cannot be read or is not valid, for example because the
+    /// recorded program has truncated the pool.
     pub fn seal<'a>(&self, file: &File, copy: &'a mut PageCopy) -> Option<(PageHeader, &'a [u8])> {
         let at = copy.0.as_mut_ptr().cast::<u8>();
         // SAFETY: the array has PAGE_BYTES bytes and is borrowed mutably.
         let bytes = unsafe { std::slice::from_raw_parts_mut(at, PAGE_BYTES) };
         file.read_exact_at(bytes, self.pool.layout().page_offset(self.page) as u64).ok()?;
-        // SAFETY: the array has PAGE_BYTES bytes, is aligned as its words are, and is borrowed
-        // mutably while the result is used.
+        // SAFETY: the array has PAGE_BYTES bytes, is aligned to 8, and is borrowed mutably while
+        // the result is used.
         unsafe { seal_in_place(at) }
     }
 
-    /// Gives the page back after it was appended, and empties it by overwriting its magic number in
-    /// `file`, the pool's file. The write ends before the claim changes, so whoever sees the new
-    /// claim also sees the empty page.
+    /// Empties a page that was appended, by overwriting its magic number in `file` (the pool's
+    /// file). Then gives the page back to its thread, or releases it if the thread has ended. The
+    /// write ends before the claim changes, so whoever sees the new claim also sees the empty page.
     pub fn give_back(self, file: &File) {
-        // If the write fails, readers find the page twice and use it once.
+        // If the write fails, readers find the page both in the profile and in the pool, and use it
+        // once.
         let _ = file.write_all_at(&[0; 8], self.pool.layout().page_offset(self.page) as u64);
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner) {
             self.pool.release_page(self.page);
@@ -169,7 +173,7 @@ impl Taken<'_> {
     }
 
     /// Offers the page again because it could not be appended. If its thread has ended, the page
-    /// stays in the pool until the profile is collected.
+    /// stays claimed, and `counterpoint run` or `counterpoint report` appends it later.
     pub fn refuse(self) {
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner | OFFERED) {
             self.pool.change(self.page, self.owner | TAKEN | LEFT, self.owner);

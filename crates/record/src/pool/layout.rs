@@ -17,8 +17,8 @@ impl Layout {
         Self { pages }
     }
 
-    /// Returns the layout of a pool with room for this many pages, within [`PAGES`] and
-    /// [`MOST_PAGES`].
+    /// Returns the layout of a pool with `pages` pages, rounded up to a multiple of 64 and limited
+    /// to the range from [`PAGES`] to [`MOST_PAGES`].
     pub fn with_pages(pages: usize) -> Self {
         Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
     }
@@ -26,8 +26,8 @@ impl Layout {
     /// Returns the layout of a pool file of this size; `None` if no pool has this size.
     pub fn of_size(bytes: u64) -> Option<Self> {
         let bytes = usize::try_from(bytes).ok()?;
-        // The number of pages is a multiple of 64, and the part before the pages is smaller than
-        // 64 pages, so only two numbers are possible.
+        // The number of pages is a multiple of 64, and the part before the pages is smaller than 64
+        // pages. So only two numbers of pages can have this size.
         let last = (bytes / PAGE_BYTES / 64).min(MOST_PAGES / 64);
         let fits = |layout: &Self| layout.pages >= PAGES && layout.bytes() == bytes;
         [last, last.saturating_sub(1)].map(|n| Self { pages: 64 * n }).into_iter().find(fits)

@@ -3,8 +3,8 @@
 //! ```text
 //!   64  id           16 bytes, random; the manifest and the run file have the same
 //!   80  device u64 · inode u64 · user u32       of the profile's directory
-//!  100  kind i32 · length u32 · 128 bytes       its file handle, where the file system has any
-//!  236  length u32 · text                       its path when it was made; absent if too long
+//!  100  kind i32 · length u32 · 128 bytes       the directory's file handle, if it has one
+//!  236  length u32 · text                       its path when the pool was made, if not too long
 //! ```
 //!
 //! A profile that was moved has another path but is the same directory. A copy of a profile has the
@@ -43,7 +43,7 @@ impl ProfileId {
         if got == 16 { Ok(Self(bytes)) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether this is an id, and not zero.
+    /// Returns whether this is an id; zero means that there is none.
     pub fn is_some(self) -> bool {
         self.0 != [0; 16]
     }
@@ -74,7 +74,7 @@ pub struct Owner {
     pub device: u64,
     /// `st_ino` of the profile's directory.
     pub inode: u64,
-    /// User id of the profile's directory.
+    /// Id of the user who owns the profile's directory.
     pub user: u32,
     /// Path of the directory when the pool was made; `None` if it was too long.
     pub path: Option<String>,
@@ -112,7 +112,8 @@ impl Owner {
     }
 
     /// Returns whether the profile's directory has been deleted, even if it was moved before.
-    /// `near` is a directory of the same file system. `None` if unknown.
+    /// `near` is a directory of the same file system. Returns `None` if it is not known whether the
+    /// directory was deleted.
     pub fn is_deleted(&self, near: &File) -> Option<bool> {
         if near.metadata().ok()?.dev() != self.device {
             return None;
@@ -199,9 +200,9 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
     (done == 0).then(|| (handle.kind, bytes.to_vec()))
 }
 
-/// Returns whether a process, in any container, has the file open or mapped for writing, by taking
-/// a lease for a moment. `None` if the kernel gives no lease, because the file belongs to another
-/// user or the file system has no leases.
+/// Returns whether a process, in any container, has the file open or mapped for writing. To find
+/// out, the function takes a lease on the file for a moment. `None` if the kernel allows no leases
+/// on this file, because it belongs to another user or the file system has no leases.
 pub fn is_in_use(file: &File) -> Option<bool> {
     let fcntl = |command: i32, value: i32| {
         // SAFETY: both commands of fcntl take an integer, and `file` keeps its descriptor open.
@@ -210,8 +211,9 @@ pub fn is_in_use(file: &File) -> Option<bool> {
             _ => Err(io::Error::last_os_error().raw_os_error()),
         }
     };
-    // The kernel sends this signal if another process opens the file for writing meanwhile. SIGURG
-    // has no effect by default, but SIGIO kills the process.
+    // F_SETSIG chooses the signal that the kernel sends if another process opens the file for
+    // writing meanwhile. SIGURG has no effect by default. The kernel would otherwise send SIGIO,
+    // which kills the process.
     const F_SETSIG: i32 = 10;
     fcntl(F_SETSIG, libc::SIGURG).ok()?;
     match fcntl(libc::F_SETLEASE, libc::F_RDLCK) {

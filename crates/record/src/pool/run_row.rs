@@ -1,4 +1,5 @@
-//! Maps only the run's row, for processes that do not map the whole pool.
+//! Maps only the start of the pool, which contains the run's row (for losses outside of recorded
+//! processes). This is for code that has not mapped the pool.
 
 use std::ffi::CStr;
 
@@ -7,20 +8,22 @@ use super::{
     errno, open_raw,
 };
 
-/// Calls `body` with the run's row of the pool at `path`. It is for processes that do not record,
-/// and for code between `vfork` and `exec`. It does not allocate or lock, and nothing stays mapped.
+/// Calls `body` with the run's row of the pool at `path`. The function is for processes that do not
+/// record, and for code between `vfork` and `exec`. The function does not allocate or lock, and
+/// leaves nothing mapped.
 ///
 /// # Errors
-/// Same as [`super::Pool::open`].
+/// Returns the `errno` of `open` or `mmap`, or `EINVAL` for a file that is not a pool of this
+/// version.
 pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
     with_run_row_and(path, |_| Ok(()), body)
 }
 
-/// [`with_run_row`] for one of our own processes. If the program truncates the pool meanwhile, the
-/// changes of `body` are lost.
+/// Does what [`with_run_row`] does, for a process of Counterpoint that is not recorded itself. If
+/// the recorded program truncates the pool meanwhile, the changes of `body` are lost.
 ///
 /// # Errors
-/// Same as [`super::Pool::open`], or as [`TruncationGuard::new`].
+/// Same as [`with_run_row`], or as [`TruncationGuard::new`].
 pub fn with_guarded_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
     // SAFETY: the range is a mapping that is unmapped only after the guard was dropped.
     with_run_row_and(path, |page| unsafe { TruncationGuard::new(page..page + CLAIMS_OFFSET) }, body)

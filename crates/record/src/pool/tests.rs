@@ -1,4 +1,4 @@
-//! Tests of the pool: its layout, and damaged pools.
+//! Tests of the pool: its layout, claims of pages, full pages, and damaged pools.
 
 use super::*;
 use std::ffi::CString;
@@ -111,8 +111,8 @@ fn runs_are_taken_from_the_end_and_around_what_is_taken() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// Tests all that can happen to a full page: it is taken and given back, taken back by its thread,
-/// left by its thread while it is taken, or refused.
+/// Tests what can happen to a full page: it is taken and given back, taken back by its thread, left
+/// by its thread while it is taken, refused, or never given back.
 #[test]
 fn a_full_page_has_one_owner_at_a_time() {
     let path = scratch("full-pages");
@@ -166,7 +166,8 @@ fn a_full_page_has_one_owner_at_a_time() {
     assert!(pool.take_back(page, row));
     assert!(run.take_full_page(0).is_none());
 
-    // The page is refused and taken again. Its thread ends meanwhile, so the page becomes free.
+    // The page is refused and taken again. Its thread ends while the page is taken, so giving the
+    // page back releases it.
     fill(&mut writer);
     run.take_full_page(0).unwrap().refuse();
     let taken = run.take_full_page(page).unwrap();
@@ -174,7 +175,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     taken.give_back(&file);
     assert_eq!(claims(), []);
 
-    // The page is refused after its thread has ended, so it stays claimed for the collector.
+    // The page is refused after its thread has ended, so it stays claimed and keeps its content.
     assert_eq!(pool.claim_page(row, 9), Some(page));
     fill(&mut writer);
     let taken = run.take_full_page(0).unwrap();
@@ -183,7 +184,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     assert_eq!(claims(), [(9, 0)]);
     assert!(run.take_full_page(0).is_none());
 
-    // A taken page is dropped, as when `run` is killed. It stays taken.
+    // A page is taken and never given back, as when `run` is killed. It stays taken.
     assert!(pool.is_given_back(page, row), "claimed, and with its content");
     pool.offer_page(page, row);
     let _taken = run.take_full_page(0).unwrap();
@@ -218,7 +219,7 @@ fn a_guarded_pool_may_be_truncated() {
         drop(guard);
         std::fs::remove_file(&path).unwrap();
     }
-    // The pool is truncated while the row is mapped.
+    // The pool is truncated while `with_guarded_run_row` has mapped the run's row.
     create(&path, &Owner::default()).unwrap();
     let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let file = std::fs::File::options().write(true).open(&path).unwrap();

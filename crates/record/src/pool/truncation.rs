@@ -1,12 +1,12 @@
 //! Keeps a process alive if a program truncates a pool that the process has mapped.
 //!
 //! The kernel sends SIGBUS for an access to a mapping beyond the end of the file. A program can
-//! truncate its pool at any moment, so checking the size first does not help. Therefore our
-//! processes read from the file instead of a mapping where they can. They cannot for words that
-//! change by atomic operations (claims, losses, the number of offers) and for the word of a futex.
-//! The part of the pool with these words is mapped and guarded: our handler of SIGBUS replaces the
-//! mapping by private zeros. The interrupted operation then continues on a pool in which nothing is
-//! claimed and nothing is offered.
+//! truncate its pool at any moment, so checking the size first does not help. Therefore
+//! Counterpoint's own processes read from the file instead of a mapping where possible. That is not
+//! possible for words that change by atomic operations (claims, losses, the number of offered
+//! pages), nor for the word of a futex. The part of the pool with these words is mapped and
+//! guarded: our handler of SIGBUS replaces the mapping by private zeros. The interrupted operation
+//! then continues on a pool in which nothing is claimed and nothing is offered.
 //!
 //! Signal handlers would disturb a recorded program, so only our own processes use this.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Start and end of each guarded mapping; start 0 if the entry is free.
 static GUARDED: [[AtomicUsize; 2]; 8] = [const { [const { AtomicUsize::new(0) }; 2] }; 8];
-/// The handler of SIGBUS before ours.
+/// The handler of SIGBUS that the process had before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Guards a mapping as long as this value exists.
@@ -32,8 +32,8 @@ impl TruncationGuard {
     /// Returns the `errno` if the handler cannot be set, or EAGAIN if there are too many guards.
     ///
     /// # Safety
-    /// The range must be a mapping that belongs to the caller until the guard is dropped. Its
-    /// content may become zero at any moment.
+    /// The range must be a mapping that belongs to the caller until the guard is dropped. The
+    /// caller must allow that its content becomes zero at any moment.
     pub unsafe fn new(range: Range<usize>) -> Result<Self, i32> {
         set_handler()?;
         let place = GUARDED.iter().find(|[start, _]| {
@@ -56,8 +56,8 @@ fn set_handler() -> Result<(), i32> {
     if BEFORE.get().is_some() {
         return Ok(());
     }
-    // SAFETY: zeros are a value of `sigaction`, and the actions outlive the calls. The handler only
-    // makes system calls.
+    // SAFETY: zeros are a valid value of `sigaction`, and the actions outlive the calls. The
+    // handler only reads atomics and makes system calls, so it may interrupt any code.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
@@ -88,7 +88,8 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
             }
         }
     }
-    // The fault is in no guarded mapping. The earlier handler gets it when the processor repeats
+    // A process sent the signal, the fault is in no guarded mapping, or the mapping could not be
+    // replaced. The earlier handler is set again, so it gets the fault when the processor repeats
     // the instruction.
     if let Some(before) = BEFORE.get() {
         // SAFETY: `before` is an action that sigaction returned, and is never freed.

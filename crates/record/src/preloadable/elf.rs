@@ -1,7 +1,7 @@
 //! Reads the parts of an ELF file that [`super`] needs.
 //!
 //! The file may be damaged: offsets come from the file, and a read may return fewer bytes than
-//! requested. So loops have their own limits.
+//! requested. So each loop over entries of the file has a limit that does not come from the file.
 
 use std::ffi::CStr;
 
@@ -26,8 +26,8 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 const DT_VERDEF: u64 = 0x6fff_fffc;
-/// At most this many segments are read. Only a damaged file has more; the rest of its table is
-/// ignored.
+/// At most this many segments are read. The files of programs have far fewer; the rest of a longer
+/// table is ignored.
 const MOST_SEGMENTS: u64 = 128;
 const MOST_ENTRIES: u64 = 256;
 /// Size of an entry of the segment table on 64-bit machines.
@@ -45,7 +45,8 @@ pub(super) struct Segment {
 }
 
 impl Header {
-    /// Returns `None` for another class, byte order or machine.
+    /// Returns `None` if the file is not an ELF file, or is one for another class, byte order or
+    /// machine.
     pub(super) fn read(start: &[u8; START_BYTES]) -> Option<Self> {
         let is_ours = start[..4] == *b"\x7fELF"
             && start[4] == 2
@@ -58,8 +59,8 @@ impl Header {
         })
     }
 
-    /// Returns the first segment that `wanted` accepts. `None` if the table's entries are not
-    /// [`SEGMENT_BYTES`] long; the kernel refuses such a table, too.
+    /// Returns the first segment that `wanted` accepts. `None` if there is none, or if the table's
+    /// entries are not [`SEGMENT_BYTES`] long; the kernel refuses such a table, too.
     fn segment(&self, file: &File, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
         if self.segment_bytes != SEGMENT_BYTES as u64 {
             return None;
@@ -102,13 +103,14 @@ impl Header {
         CStr::from_bytes_until_nul(path).ok()
     }
 
-    /// Returns the offset in the file of this address.
+    /// Returns the offset in the file of the byte that has this address.
     fn offset_of(&self, file: &File, address: u64) -> Option<u64> {
         let holds = |s: &Segment| s.kind == PT_LOAD && address.wrapping_sub(s.address) < s.bytes;
         self.segment(file, holds)?.file_offset(address)
     }
 
-    /// Calls `body` with the key and the value of each entry of the dynamic section.
+    /// Calls `body` with the key and the value of each entry of the dynamic section, up to
+    /// [`MOST_ENTRIES`] entries.
     fn each_entry(&self, file: &File, mut body: impl FnMut(u64, u64)) {
         let Some(dynamic) = self.segment(file, |s| s.kind == PT_DYNAMIC) else { return };
         let count = (dynamic.bytes / ENTRY_BYTES as u64).min(MOST_ENTRIES);
@@ -145,7 +147,7 @@ impl Header {
         let mut at = self.offset_of(file, versions?)?;
         for _ in 0..MOST_ENTRIES {
             // In an Elf64_Verdef, vd_aux is at offset 12 and vd_next at 16. The first Elf64_Verdaux
-            // starts with the name.
+            // starts with the name's offset in the string table.
             let (mut definition, mut name) = ([0u8; 20], [0u8; 4]);
             file.read(at, &mut definition);
             file.read(at.checked_add(u32_at(&definition, 12).into())?, &mut name);
@@ -161,8 +163,8 @@ impl Header {
         None
     }
 
-    /// Calls `body` with the names of the libraries that the program needs, until it returns true.
-    /// Returns whether it did. Names longer than 63 bytes are skipped.
+    /// Calls `body` with the name of each library that the program needs, until `body` returns
+    /// true. Returns whether `body` has returned true. Names longer than 63 bytes are skipped.
     pub(super) fn any_needed(&self, file: &File, mut body: impl FnMut(&[u8]) -> bool) -> bool {
         let (mut strings, mut needs) = (None, [0u64; MOST_NEEDED]);
         let mut count = 0;
@@ -217,7 +219,7 @@ impl Header {
     }
 }
 
-/// How much of the string table is searched. A damaged file may state any length.
+/// At most this many bytes of the string table are searched. A damaged file may state any length.
 const MOST_NAME_BYTES: u64 = 64 << 20;
 /// At most this many needed libraries are examined (the most that we have seen are about 60).
 const MOST_NEEDED: usize = 128;

@@ -7,11 +7,12 @@ use super::event::{Event, Raw, Scalar, args};
 use super::read::{EventSink, ReadError, read};
 use crate::check::Report;
 
-/// Reads the whole file and returns the findings about it. Memory grows with the number of rows,
-/// arrows and open slices.
+/// Reads the whole file and returns the findings about it. The memory that this needs grows with
+/// the number of rows (threads), flows (arrows) and slices that have not ended yet.
 ///
 /// # Errors
-/// Fails if the file cannot be read to its end; the findings up to that place are returned, too.
+/// Fails at a problem after which reading cannot continue; the findings up to that place are
+/// returned, too. A truncated document is not an error, but a finding.
 pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     let mut check = Check::default();
     match read(source, &mut check) {
@@ -40,10 +41,10 @@ type RowKey = (String, String);
 #[derive(Default)]
 struct Check {
     report: Report,
-    /// For each row, the places of the begins whose ends were not read yet.
+    /// For each row, the places of the begin events (`B`) whose end events (`E`) were not read yet.
     open: HashMap<RowKey, Vec<u64>>,
-    /// For each arrow: the place of the end that was read first, and which of its two ends were
-    /// read.
+    /// For each flow (an arrow between two slices), by category and id: the place of the end that
+    /// was read first, and which of its two ends were read.
     arrows: HashMap<(String, String), (u64, u8)>,
     keys: HashSet<String>,
 }
@@ -205,7 +206,8 @@ impl EventSink for Check {
                 self.need(at, phase, event.name.is_some(), "name");
             }
             0 => self.report.find(at, "a key is missing", "an event without ph"),
-            // Chrome's own events: asynchronous, object, memory, mark and context events.
+            // These events of Chrome are not checked further: asynchronous events, events of
+            // objects, memory and contexts, samples, and synchronization of clocks.
             b'b' | b'e' | b'n' | b'S' | b'T' | b'F' | b'p' | b'N' | b'O' | b'D' | b'V' | b'v'
             | b'c' | b'P' | b'(' | b')' => self.report.count("other events"),
             other => {

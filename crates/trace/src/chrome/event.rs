@@ -26,10 +26,10 @@ pub struct Event<'a> {
     pub time_ns: Option<i64>,
     /// `dur` in nanoseconds.
     pub duration_ns: Option<i64>,
-    /// The text of `ts`, if `time_ns` does not contain all of its information: the time is more
-    /// precise than nanoseconds, or the value is no time.
+    /// The text of `ts`, if it says more than `time_ns`: the time is more precise than nanoseconds,
+    /// or the value is no time.
     pub exact_time: Option<Raw<'a>>,
-    /// The text of `dur`, if `duration_ns` does not contain all of its information.
+    /// The text of `dur`, if it says more than `duration_ns`.
     pub exact_duration: Option<Raw<'a>>,
     /// `id` of a flow or an asynchronous event.
     pub id: Option<Scalar<'a>>,
@@ -43,7 +43,8 @@ pub struct Event<'a> {
     pub other: Vec<(Cow<'a, str>, Raw<'a>)>,
     /// Number of values that do not fit their keys, or that are not JSON (`NaN`).
     pub lost: u32,
-    /// A key that appears more than once. Empty if the key contains escapes.
+    /// A key that appears more than once. Empty if this key contains escapes and belongs to
+    /// [`Event::other`].
     pub twice: Option<&'a str>,
 }
 
@@ -62,7 +63,7 @@ impl<'a> Raw<'a> {
     }
 
     /// # Errors
-    /// Fails if the value has another type.
+    /// Fails if the value is not a `T`.
     pub fn parse<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0)
     }
@@ -121,7 +122,7 @@ pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
             Ok(())
         }
     }
-    // An error is ignored, because `args` may be something else than an object.
+    // An error is ignored, because `args` may be something other than an object.
     let _ = serde_json::Deserializer::from_str(args.get()).deserialize_map(Entries(&mut each));
 }
 
@@ -146,8 +147,8 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// A field that should be a string. Other values are converted to text, because some writers omit
-/// the quotes around a name that is a number.
+/// A field that should be a string. Numbers and booleans are converted to text, because some
+/// writers omit the quotes around a name that is a number. `null` counts as missing.
 struct Loose<'a>(Option<Cow<'a, str>>);
 
 impl<'de> Deserialize<'de> for Loose<'de> {
@@ -190,7 +191,7 @@ fn id(raw: Raw<'_>) -> Result<Option<Scalar<'_>>, serde_json::Error> {
         Some(b'n') => Ok(None),
         Some(b'"') => Ok(Some(Scalar::Text(raw.parse::<Text<'_>>()?.0))),
         Some(b'-' | b'0'..=b'9') => Ok(Some(match (text.parse(), text.parse()) {
-            // serde_json does not treat -0 as an integer.
+            // The number -0 is kept as text, because an integer would lose the sign.
             _ if text == "-0" => Scalar::Float(Cow::Borrowed(text)),
             (Ok(n), _) => Scalar::Int(n),
             (_, Ok(n)) => Scalar::Big(n),
@@ -243,7 +244,8 @@ impl<'de> Deserialize<'de> for Event<'de> {
 }
 
 impl<'a> Event<'a> {
-    /// Stores the value of a key. A value of an impossible type is stored with the other keys.
+    /// Stores the value of a key. A value of an impossible type is stored in [`Event::other`]. A
+    /// string that cannot be decoded is an error.
     fn put<E: de::Error>(&mut self, key: Key<'a>, raw: Raw<'a>, seen: &mut u16) -> Result<(), E> {
         let (name, again) = match &key {
             Key::Other(key) => ("", self.other.iter().any(|(known, _)| known == key)),
@@ -300,13 +302,13 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Returns the first byte of a `ph`; 0 if it is missing or not ASCII.
+/// Returns the first byte of the value of `ph`; 0 if the value is empty or the byte is not ASCII.
 pub(crate) fn phase(text: &str) -> u8 {
     text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }
 
-/// Reads a time: a number, or a string that contains a number. Returns the nanoseconds, the text if
-/// the nanoseconds do not contain all of its information, and whether the value cannot be a time.
+/// Reads a time: a number, or a string that contains a number. Returns the nanoseconds; the text,
+/// if it says more than the nanoseconds; and whether the value cannot be a time.
 fn time(raw: Raw<'_>) -> (Option<i64>, Option<Raw<'_>>, bool) {
     let text = raw.get();
     if text == "null" {

@@ -48,7 +48,8 @@ pub trait EventSink {
     /// Receives one event, which begins at the byte `at` of the document.
     ///
     /// # Errors
-    /// An error ends reading. The reader adds the place and returns the error.
+    /// An error ends reading. The reader adds the place in the document to the error, and returns
+    /// it.
     fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String>;
 
     /// Receives a key of the document other than `traceEvents`, with its value.
@@ -57,7 +58,8 @@ pub trait EventSink {
     /// Same as for [`EventSink::event`].
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
 
-    /// Receives a key of the document, and the byte at which the key is.
+    /// Receives each key of the document, including `traceEvents`, and the byte at which the key
+    /// is.
     fn key(&mut self, _at: u64, _key: &str) {}
 
     /// Called after an event that cannot be read was left out.
@@ -70,13 +72,14 @@ pub struct ReadSummary {
     pub events: u64,
     /// Size of the uncompressed document.
     pub bytes: u64,
-    /// Number of values that were mended: they were not UTF-8, had control characters in strings,
-    /// or had a comma after their last element.
+    /// Number of values (such as events) that were mended, for example because they were not UTF-8,
+    /// or had control characters in strings or a comma after the last element. Values in which a
+    /// word such as `NaN` became `null` are not among them.
     pub mended: u64,
     /// Number of values that do not fit their key (a time of 10³⁰⁰ µs) or are not JSON (`NaN`).
     /// They count as missing.
     pub lost: u64,
-    /// Number of events that were left out.
+    /// Number of events that were left out because they could not be read.
     pub damaged: u64,
     /// Number of packets in Perfetto's format, or of records in IREE's format, that do not describe
     /// events.
@@ -86,8 +89,8 @@ pub struct ReadSummary {
     /// The byte at which other data begins, if any follows the end of the document. This data was
     /// not read.
     pub rest: Option<u64>,
-    /// Whether the document ends too early, for example because its writer was killed. An array
-    /// without its closing bracket is allowed and is not truncated.
+    /// Whether the document ends too early, for example because its writer was killed. A document
+    /// that is only an array may lack its closing bracket, and then does not count as truncated.
     pub truncated: bool,
 }
 
@@ -95,7 +98,7 @@ pub struct ReadSummary {
 #[derive(Debug, thiserror::Error)]
 #[error("{}{kind}", place(*at, kind))]
 pub struct ReadError {
-    /// In bytes from the start.
+    /// The place of the problem, in bytes from the start of the document.
     pub at: u64,
     /// The kind of problem.
     #[source]
@@ -118,7 +121,8 @@ pub enum ReadErrorKind {
     /// A single value is larger than this many bytes.
     #[error("a single value of more than {} MiB", .0 >> 20)]
     TooLarge(usize),
-    /// The document is another kind of file.
+    /// The document is a file of another kind. The text describes the file's kind, or says which
+    /// kind was expected.
     #[error("not a trace: {0}")]
     Other(&'static str),
     /// The sink returned this error.
@@ -145,8 +149,8 @@ pub fn read(
     sink: &mut (impl EventSink + ?Sized),
 ) -> Result<ReadSummary, ReadError> {
     let (mut source, mut start) = (source, Vec::new());
-    // `read_to_end` continues until it has both bytes, because a pipe may return one byte at a
-    // time.
+    // The first two bytes say whether the document is compressed. A pipe may return one byte at a
+    // time, but `read_to_end` continues until it has both.
     let head = source.by_ref().take(2).read_to_end(&mut start);
     head.map_err(|e| ReadError { at: 0, kind: ReadErrorKind::Io(e) })?;
     let compressed = start == [0x1f, 0x8b];
@@ -203,7 +207,7 @@ struct Reader<R> {
     window: Window<R>,
     shapes: Shapes,
     summary: ReadSummary,
-    /// About the first damaged event.
+    /// The error of the first damaged event.
     first: Option<ReadError>,
 }
 
@@ -304,7 +308,7 @@ impl<R: Read> Reader<R> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
-            // Not JSON, but some writers leave a comma at the end.
+            // A comma before the closing bracket is not JSON, but some writers leave it there.
             if self.next_byte()? == Some(b']') {
                 self.window.advance(1);
                 return Ok(());
@@ -319,10 +323,11 @@ impl<R: Read> Reader<R> {
     }
 
     /// Passes events to the sink as long as they are complete in the window and are followed by a
-    /// comma. The event after these is for [`Reader::event`], which can read more of the file.
+    /// comma. The next event is left to [`Reader::event`], which can read more of the file.
     fn whole_events(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
-        // The part before the first invalid byte is used here. [`Reader::event`] handles the byte.
+        // If a byte of the window is not UTF-8, this function passes on only the events before this
+        // byte. [`Reader::event`] handles the byte.
         let text = match simdutf8::compat::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
@@ -421,8 +426,8 @@ impl<R: Read> Reader<R> {
     /// with the number of words in it that were not JSON and were replaced by `null`.
     fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8], u32) -> Parsed<T>) -> Result<T, Stop> {
         let first = self.next_byte()?.ok_or(Stop::Truncated)?;
-        // Numbers and words have no closing character, so the character after them must be in the
-        // window.
+        // Numbers and words have no closing character. They are known to be complete only when the
+        // character after them is in the window.
         let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
         while !matches!(first, b'{' | b'[' | b'"')
             && !self.window.bytes().iter().any(ends)
@@ -459,8 +464,8 @@ impl<R: Read> Reader<R> {
                         let found = syntax(at, bytes, &error);
                         let end = at + bytes.len() as u64;
                         if bytes.len() > MENDABLE || !self.window.more()? {
-                            // The document ends in this event: a number was cut after its sign or
-                            // its decimal point.
+                            // An error at the very end means that the document was cut here, such
+                            // as in a number after its sign or its decimal point.
                             let cut = matches!(&found, Stop::Error(e) if e.at + 1 >= end);
                             return Err(if cut { Stop::Truncated } else { found });
                         }
@@ -471,8 +476,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads an event that the scan declined. Passes it to `each`, with its length and whether it was
-/// mended.
+/// Reads an event that the scan declined. Passes it to `each`, with its length and whether it
+/// counts as mended. (If words were replaced by `null`, they count as lost instead.)
 #[cold]
 fn unusual<T>(
     bytes: &[u8],
@@ -490,12 +495,14 @@ fn unusual<T>(
     }
 }
 
-/// At how many bytes after a damaged event the reader tries to read another one.
+/// The maximum number of places at which the reader looks for the end of a damaged event.
 const MOST_TRIES: usize = 64;
 
 /// Returns the end of an event that cannot be read: before a comma that is followed by an event, or
 /// before the end of the list. A quote that is not escaped changes the meaning of the text after
-/// it, so the function tries to read an event at each possible place.
+/// it, so the function tries to read an event at each possible place (at most [`MOST_TRIES`]). If
+/// no place fits, returns the end according to the value's own brackets and quotes, provided that a
+/// comma or `]` follows.
 fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     let space = |from: usize| {
         let rest = bytes.get(from..).unwrap_or_default();
@@ -529,7 +536,9 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// A value with the number of its bytes, or why the bytes are not such a value.
+/// The result of reading a value. `Ok` contains what was made of the value (or the sink's error),
+/// and the value's length in bytes. `Err` contains the error of serde_json if the bytes are not
+/// such a value.
 type Parsed<T> = Result<(Result<T, String>, usize), serde_json::Error>;
 
 fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_json::Error> {

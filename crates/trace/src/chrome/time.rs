@@ -1,8 +1,8 @@
 //! Reads and writes times as Chrome's format has them: microseconds as decimal numbers.
 //!
 //! A profile uses integer nanoseconds. Some writers are more precise (JAX and TensorFlow write
-//! picoseconds, `1e-06`), or write a value that cannot be a time (`1e300`). Then the event also
-//! keeps the text, so that an export can write the original value.
+//! picoseconds, `1e-06`), or write a value that cannot be a time (`1e300`). In these cases, the
+//! event also keeps the text, so that an export can write the original value.
 
 /// A time that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +79,9 @@ fn digit(text: &[u8], at: usize) -> Option<i64> {
     text.get(at).filter(|b| b.is_ascii_digit()).map(|b| i64::from(b - b'0'))
 }
 
-/// Returns the digits of a number without its sign, and how many of them are before the decimal
-/// point if the exponent is applied.
+/// Returns the digits of a number that has no sign, without leading zeros. Also returns how many
+/// digits the number has before the decimal point when it is written without an exponent. This
+/// count is negative if zeros follow the point.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let number = text.split(|b| matches!(b, b'e' | b'E')).next()?;
     let mut parts = number.splitn(2, |b| *b == b'.');
@@ -96,7 +97,8 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
             if !all_digits(digits) {
                 return None;
             }
-            // No value that fits has an exponent that large.
+            // A larger exponent than 2⁴⁰ would have the same effect: the number is too large,
+            // rounded to 0, or exactly 0.
             let size = str::from_utf8(digits).ok()?.parse().unwrap_or(1i64 << 40).min(1 << 40);
             if negative { -size } else { size }
         }
@@ -107,7 +109,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((digits[zeros..].to_vec(), point.saturating_add(exponent)))
 }
 
-/// Converts a number in any notation, multiplied by a power of ten.
+/// Multiplies a number in any notation by ten to the power `power`, and converts it to a time.
 fn scaled(text: &[u8], power: i64) -> Option<Time> {
     let (negative, rest) = split_sign(text);
     let (digits, point) = decimal(rest)?;
@@ -131,11 +133,11 @@ fn scaled(text: &[u8], power: i64) -> Option<Time> {
     Some(Time { ns: if negative { -ns } else { ns }, exact })
 }
 
-/// How many digits after the point [`shifted`] writes at most.
+/// How many digits [`shifted`] writes at most for the fraction of a nanosecond.
 const MOST_DECIMALS: usize = 60;
 
 /// Adds nanoseconds to a number of microseconds in any notation. Returns `None` if the text is not
-/// a number, or has far more digits than a time.
+/// a number, or if the result would have far more digits than a time has.
 pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     let (negative, rest) = split_sign(text.trim_matches('"').as_bytes());
     let (digits, point) = decimal(rest)?;
@@ -177,7 +179,7 @@ pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     Some(format!("{sign}{}.{:03}{fraction}", ns / 1000, ns % 1000))
 }
 
-/// Returns one minus a fraction. The fraction must not be 0.
+/// Returns one minus a fraction; both are given by their decimals. The last decimal must not be 0.
 fn complement(fraction: &[u8]) -> Vec<u8> {
     let last = fraction.len() - 1;
     let of = |(at, d): (usize, &u8)| match at == last {
@@ -204,7 +206,7 @@ mod tests {
             ("-1.5E-1", -150),
             ("9223372036854775.807", i64::MAX),
             ("9223372036854775807e-3", i64::MAX),
-            // These numbers have more digits than a double can store.
+            // A double cannot store the nanoseconds of the next two numbers exactly.
             ("1.763652130123456789e15", 1_763_652_130_123_456_789),
             ("9007199254740.993", 9_007_199_254_740_993),
             ("1000000000000000000000000e-12", 1_000_000_000_000_000),

@@ -1,4 +1,5 @@
-//! Writes Chrome's trace event format with Kineto's schema, event by event.
+//! Writes Chrome's trace event format, event by event, with the schema of Kineto (PyTorch's tracing
+//! library).
 //!
 //! ```text
 //!  { head …, "baseTimeNanoseconds": B, "counterpoint": {…}, "traceEvents": [
@@ -6,9 +7,9 @@
 //!    … ], "counterpoint_end": {…}, "traceName": … }
 //! ```
 //!
-//! `docs/traces.md` describes the keys. The base time is Kineto's: the start of a period of three
-//! months. So traces of the same period share one time axis, and microseconds with three decimals
-//! fit in a double.
+//! `docs/traces.md` describes the keys. As in Kineto, the time since 1970 is divided into periods
+//! of three months, and the base time B is the start of one. So traces of the same period share one
+//! time axis, and microseconds with three decimals fit in a double.
 
 use profile::Job;
 use std::io::{self, Write};
@@ -34,13 +35,15 @@ pub struct ChromeHead<'a> {
     pub host_name: &'a str,
     /// As JSON objects.
     pub devices: &'a [serde_json::Value],
-    /// The rank of the processes in a distributed job, if it is the same for all.
+    /// The rank in a distributed job, and the size of this job, if all processes have the same
+    /// rank.
     pub rank: Option<Job>,
     /// The object `counterpoint`, for data that the format cannot express.
     pub facts: Option<&'a serde_json::Value>,
 }
 
-/// An event of another trace that is written again. JSON is written unchanged.
+/// An event that was read from another trace and will be written to this one. Values that are given
+/// as JSON are written unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent<'a> {
     /// `ph`; 0 if the event had none.
@@ -57,9 +60,9 @@ pub struct RawEvent<'a> {
     pub time_ns: Option<i64>,
     /// `dur`, in ns.
     pub duration_ns: Option<i64>,
-    /// `ts` as JSON, if `time_ns` does not contain all of its information.
+    /// `ts` as JSON, if it says more than `time_ns`.
     pub exact_time: Option<&'a str>,
-    /// `dur` as JSON, if `duration_ns` does not contain all of its information.
+    /// `dur` as JSON, if it says more than `duration_ns`.
     pub exact_duration: Option<&'a str>,
     /// `id`, as JSON.
     pub id: Option<&'a str>,
@@ -77,8 +80,8 @@ pub struct Writer<W: Write> {
     text: Text,
 }
 
-/// What was not written yet. The type does not depend on the type of the output, so its code is
-/// compiled once, in this crate.
+/// The text that was not yet written to the output. The type does not depend on the type of the
+/// output, so its code is compiled once, in this crate.
 #[derive(Debug)]
 struct Text {
     buffer: Vec<u8>,
@@ -86,7 +89,7 @@ struct Text {
     first: bool,
 }
 
-/// Returns the base time for this moment.
+/// Returns the base time of a trace that contains the moment `near_ns` (in ns since 1970).
 pub fn base_time_ns(near_ns: i64) -> i64 {
     near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
 }
@@ -125,7 +128,8 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 
-    /// Starts to write another trace again, with the keys of its `document`.
+    /// Starts to write a trace that was read from a file. `document` contains the trace's keys
+    /// other than `traceEvents`.
     pub fn again(
         out: W,
         document: &serde_json::Map<String, serde_json::Value>,
@@ -257,7 +261,7 @@ impl Text {
             self.buffer.extend_from_slice(others.as_bytes());
         }
         self.json(b",\"args\":", event.args);
-        // The first key must not follow a comma.
+        // Each key was written with a comma before it. The comma before the first key is removed.
         if self.buffer.len() > from {
             self.buffer.remove(from);
         }

@@ -6,8 +6,8 @@
 //!  any number ─► timeline   Perfetto's format
 //! ```
 //!
-//! A separate thread reads the activities. They are read more than once where something must be
-//! known before the first event is written, such as the names of rows.
+//! A separate thread reads the activities (the events of the traces). They are read more than once
+//! where something must be known before the first event is written, such as the names of rows.
 
 mod args;
 mod categories;
@@ -48,17 +48,18 @@ pub struct Written<W> {
 /// The options for writing traces.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The vocabulary of the categories; `None` keeps the trace's own.
+    /// The vocabulary (set of names) to which categories are converted; `None` keeps the names in
+    /// the traces.
     pub vocabulary: Option<Vocabulary>,
-    /// What is written.
+    /// Which part of the traces is written.
     pub wish: Wish,
 }
 
-/// How many batches are read in advance.
+/// How many batches of events are read in advance.
 const AHEAD: usize = 1;
 
-/// Calls `each` with every event while another thread reads the next ones. Returns the losses that
-/// were found.
+/// Calls `each` with every event while another thread reads the next ones. Returns the losses (the
+/// damage in the trace) that were found.
 fn visit(
     trace: &Activities,
     mut each: impl FnMut(&Activity<'_>) -> io::Result<()>,
@@ -84,7 +85,8 @@ fn visit(
     Ok(trace.losses.iter().cloned().chain(found).collect())
 }
 
-/// Returns what the trace contains besides its events. `name` is the name of its file.
+/// Returns what must be known about the trace before its events are written. `name` is the name of
+/// its file.
 fn look(trace: &Activities, name: &str) -> io::Result<Look> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     for (key, value) in trace.document.as_object().into_iter().flatten() {
@@ -120,8 +122,8 @@ fn scalar(json: &str) -> Option<Scalar<'_>> {
     }
 }
 
-/// The parts of an event that have no column: the text of times that are more precise than
-/// nanoseconds, and other keys.
+/// The parts of an event that a profile stores together, in [`Activity::more`]: the texts of times
+/// that nanoseconds cannot express exactly, and other keys.
 #[derive(Default)]
 struct Exact<'a> {
     time: Option<&'a str>,
@@ -131,8 +133,8 @@ struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    /// Parses [`Activity::more`]. An import writes the texts of such times first, under the keys
-    /// `ts` and `dur`.
+    /// Parses [`Activity::more`]. An import puts the texts of such times at the start of this JSON
+    /// object, under the keys `ts` and `dur`.
     fn of(more: Option<&'a str>) -> Self {
         let none = Self { others: more, ..Self::default() };
         let Some(mut rest) = more.and_then(|more| more.strip_prefix('{')) else { return none };

@@ -8,14 +8,15 @@
 //!                          stream 1       ▐─ dispatch ─▌       where they overlap
 //! ```
 //!
-//! The kind of a call depends on its host: workgroup calls of IREE have the kind `workgroup`, which
-//! is `cpu_op` in Kineto's vocabulary (`kinds.rs`). Dispatches have the kind `kernel` and the
-//! arguments `stream` and `correlation`. The first call of a dispatch has the same `correlation`,
-//! and an arrow leads from this call to the dispatch. [`profile::dispatch`] describes how
-//! dispatches are found.
+//! The kind of a call depends on its host (the runtime that made the call). For example, workgroup
+//! calls of IREE have the kind `workgroup`, which is `cpu_op` in Kineto's vocabulary (`kinds.rs`).
+//! Dispatches have the kind `kernel` and the arguments `stream` and `correlation`. The first call
+//! of a dispatch has the same `correlation`, and an arrow leads from this call to the dispatch.
+//! [`profile::dispatch`] describes how dispatches are found.
 //!
-//! The calls of the threads of a process are merged in the order of their starts, with one page of
-//! each thread in memory. The sink runs in another thread (`relay.rs`).
+//! The calls of the threads of a process are merged in the order of their starts, with one page (a
+//! block of calls in the file) of each thread in memory. The sink runs in another thread
+//! (`relay.rs`).
 
 mod ops;
 mod slice;
@@ -43,20 +44,20 @@ use crate::export::relay::{Gone, Relay, SliceHead, relay};
 use crate::hash::FastMap;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, KeysId, Row, TextId, TimelineSink};
 
-/// The row of a process's dispatches has this number plus the index of the process. It is above the
-/// process ids of Linux (2²²).
+/// The row of a process's dispatches has this number plus the index of the process. The number is
+/// above the process ids of Linux (2²²).
 pub const DEVICE_ROWS: i64 = 5_000_000;
 
 /// Kineto's name of the arrows from ops to the activities that they launched on devices.
 pub(crate) const LAUNCH: &str = "ac2g";
-/// The first arrow from an op to an activity, above the numbers of other arrows. Numbers must be
-/// below 2⁵³, because programs that read JSON have no more bits.
+/// The number of the first arrow from an op to an activity, above the numbers of other arrows.
+/// Numbers must be below 2⁵³, because programs that read JSON may store numbers as doubles.
 pub(crate) const FIRST_LAUNCH: u64 = 1 << 52;
 
 /// The options for showing calls.
 #[derive(Clone, Copy, Debug)]
 pub struct CallsOptions {
-    /// The vocabulary of the names.
+    /// The vocabulary (set of names) of the kinds.
     pub vocabulary: Vocabulary,
     /// Whether counters are also shown as time series. This needs `arguments`.
     pub counter_tracks: bool,
@@ -132,7 +133,8 @@ pub fn export_calls(
     })
 }
 
-/// Returns about when a process began. The names of its rows are valid from this time on.
+/// Returns the approximate time at which a process began. The names of its rows are valid from this
+/// time on.
 fn since_ns(profile: &Profile, process: &Process) -> i64 {
     let headers = process.threads.iter().flat_map(Thread::headers);
     let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
@@ -154,8 +156,8 @@ fn program(process: &Process) -> String {
     }
 }
 
-/// Several threads can share a row, because programs replace themselves by `exec`, and thread ids
-/// are used again.
+/// Returns how many threads each row has, by process id and thread id. Several threads can share a
+/// row, because programs replace themselves by `exec`, and thread ids are used again.
 fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
     let mut threads = FastMap::default();
     for process in &profile.processes {
@@ -168,10 +170,10 @@ fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
 
 struct Labels {
     /// Whether no other thread shares the row of the thread. Only then can the indices of names be
-    /// used as [`TextId`]s.
+    /// used as [`TextId`]s, because a [`TextId`] must have one meaning in the whole row.
     alone: bool,
     thread: String,
-    /// The name of the counters of each group.
+    /// For each group of counters, the name of its time series.
     groups: Vec<String>,
 }
 
@@ -207,7 +209,7 @@ impl Cursor<'_> {
         self.order.get(self.at).map(|i| *i as usize)
     }
 
-    /// Decodes pages until there is a call or the thread has no more.
+    /// Decodes pages until there is a call or the thread has no more pages.
     fn fill(&mut self, process: usize, losses: &mut Vec<LossCount>) {
         while self.at >= self.order.len() && self.next_page < self.pages {
             let key = PageKey { process, thread: self.thread, page: self.next_page };
@@ -249,7 +251,8 @@ struct ProcessExport<'a, 'r> {
     launches: &'a Launches,
     /// Whether ticks are not nanoseconds. Then calls also get their ticks as an argument.
     ticks: bool,
-    /// Names and categories, and for each export the index of its name.
+    /// The names and categories of calls. `by_export` has the index in this list for each export
+    /// (exported function).
     names: Vec<(Cow<'a, str>, &'a str)>,
     by_export: FastMap<u32, usize>,
     since_ns: i64,
@@ -342,8 +345,8 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Returns the text next to the name of the process. If only some calls were timed, it says so,
-    /// because then the thread may have worked where the row shows nothing.
+    /// Returns the text next to the name of the process. If only some calls were timed, the text
+    /// says so, because a thread may then have worked where its row shows nothing.
     fn label(&self) -> Cow<'static, str> {
         if !self.profile.is_sampled() {
             return "CPU".into();
@@ -420,8 +423,8 @@ impl<'a> ProcessExport<'a, '_> {
                 self.relay.flow(Flow { kind: self.flow, id: first.id, end: FlowEnd::Start });
             }
         }
-        // The shape has one bit for each optional key. The other keys must be in all calls of a
-        // profile or in none.
+        // The shape, which identifies the keys of the arguments, has one bit for each optional key.
+        // The other keys must be in all calls of a profile or in none.
         let has_node = node_of(columns.location[i]) != 0;
         let whether = [known, has_node, placed.is_some(), first.is_some(), id];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
@@ -429,8 +432,8 @@ impl<'a> ProcessExport<'a, '_> {
             category: self.names[name].1,
             name: self.names[name].0.clone(),
             shape: Some(KeysId(shape)),
-            // Calls of virtual machines have no label. Workgroups with the same name have the same
-            // category.
+            // An entry of `names` has one name and one category, so its index can be the label of
+            // both. Calls of hosts that call ops have no label (`ops.rs`).
             label: self.labels[columns.thread].alone.then_some(TextId(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;
@@ -440,8 +443,8 @@ impl<'a> ProcessExport<'a, '_> {
         Ok(())
     }
 
-    /// Adds the id that plugins got for a call, and begins the arrows to the activities that it
-    /// launched. Returns whether there is an id.
+    /// Adds the id that the recorder gave to profiler plugins for a call, and begins the arrows to
+    /// the activities that the call launched. Returns whether there is an id.
     fn plugin_id(&mut self, columns: &Columns, i: usize) -> bool {
         let Some(id) = columns.extra(i, KEY_PLUGIN_ID) else { return false };
         self.relay.args().push(Arg::uint("External id", id));
@@ -475,7 +478,8 @@ impl<'a> ProcessExport<'a, '_> {
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             shape: None,
-            // No other process uses this row.
+            // Only this process uses the row. So the index of the name has one meaning in the row,
+            // and can be the label.
             label: Some(TextId(name as u32)),
         })
     }

@@ -14,7 +14,7 @@ pub const TRACE_SCHEMA: &str = "counterpoint.trace/1";
 
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// By process.
+    /// The losses that were found while the calls of each process were exported.
     pub calls: Vec<Vec<LossCount>>,
     pub tracks: Vec<LossCount>,
 }
@@ -34,7 +34,8 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
             "dispatches_pid": calls::DEVICE_ROWS + i as i64,
         })
     });
-    // The id and the pool have a meaning only on this machine, but traces are given to others.
+    // The profile's id, and the path of its pool (the recorder's memory), have a meaning only on
+    // this machine, but traces are given to others.
     let manifest = Manifest { id: String::new(), pool: None, ..manifest.clone() };
     json!({
         "schema": TRACE_SCHEMA,
@@ -50,9 +51,9 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
     })
 }
 
-/// Returns the data with which a person finds the moment of a slice on the HTML page of the
-/// profile: the end of the page's address, to which the time that Perfetto shows must be appended.
-/// Null if the timeline is empty.
+/// Returns the last part of an address of the profile's HTML page. If a person appends the time
+/// that Perfetto shows for a slice, the address leads to this moment. Null if the timeline is
+/// empty.
 pub fn page(first_ns: Option<i64>) -> Value {
     match first_ns {
         Some(ns) => json!({ "first_ns": ns, "fragment": format!("#timeline?since={ns}&time=") }),

@@ -10,10 +10,10 @@
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
-//! A point at the start of a slice is kept if a part of this slice is in the window. Which arrows
-//! have both ends in the part that is kept is known only at the end of the timeline. So a timeline
-//! is passed through twice: first by [`Ends`], then by [`Part`]. Imported traces are filtered by
-//! `activities::keep`.
+//! A point that is stored with a slice is at the slice's start. It is kept if its category is
+//! wanted and a part of the slice is in the window. Which arrows have both ends in the kept part is
+//! known only at the end of the timeline. So a timeline is passed through twice: first by [`Ends`],
+//! then by [`Part`]. Imported traces are filtered by `activities::keep`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -31,10 +31,10 @@ use crate::timeline::{
 /// The part of a timeline that is wanted. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Filter {
-    /// Patterns for categories, of which one must match. If there are none, all categories are
+    /// Patterns, one of which must match the category. If there are none, all categories are
     /// wanted.
     pub categories: Vec<String>,
-    /// `None` for the beginning of the timeline.
+    /// The start of the window; `None` for the beginning of the timeline.
     pub from_ns: Option<i64>,
     /// The first moment after the window; `None` for the end of the timeline.
     pub to_ns: Option<i64>,
@@ -52,7 +52,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// Whether the whole timeline is wanted.
+    /// Returns whether the whole timeline is wanted.
     pub fn is_all(&self) -> bool {
         self.categories.is_empty() && self.from_ns.is_none() && self.to_ns.is_none()
     }
@@ -98,23 +98,23 @@ impl Filter {
         json!({ "schema": PART_SCHEMA, "filter": self })
     }
 
-    /// Whether the category is wanted.
+    /// Returns whether the category is wanted.
     pub fn has_category(&self, category: &str) -> bool {
         let mut patterns = self.categories.iter();
         self.categories.is_empty() || patterns.any(|pattern| glob::matches(pattern, category))
     }
 
-    /// Whether a moment is in the window.
+    /// Returns whether a moment is in the window.
     pub fn has_moment(&self, at_ns: i64) -> bool {
         !self.is_early(at_ns) && self.to_ns.is_none_or(|to| at_ns < to)
     }
 
-    /// Whether a moment is before the window.
+    /// Returns whether a moment is before the window.
     pub fn is_early(&self, at_ns: i64) -> bool {
         self.from_ns.is_some_and(|from| at_ns < from)
     }
 
-    /// Whether a slice overlaps the window. A slice of length 0 counts as a moment.
+    /// Returns whether a slice overlaps the window. A slice of length 0 counts as a moment.
     pub fn has_time(&self, start_ns: i64, end_ns: i64) -> bool {
         if start_ns >= end_ns {
             return self.has_moment(start_ns);
@@ -132,7 +132,7 @@ impl Filter {
     }
 }
 
-/// Finds the first moment of a timeline.
+/// Finds the earliest time in a timeline.
 #[derive(Debug, Default)]
 pub struct First {
     /// The earliest time of a slice, moment or point so far.
@@ -164,7 +164,7 @@ impl TimelineSink for First {
     }
 }
 
-/// Passes a timeline on to another sink, and records its first moment.
+/// Passes a timeline on to another sink, and records the earliest time in the timeline.
 #[derive(Debug)]
 pub struct Noted<'a, S> {
     sink: &'a mut S,
@@ -172,12 +172,12 @@ pub struct Noted<'a, S> {
 }
 
 impl<'a, S> Noted<'a, S> {
-    /// Passes everything on to `sink`.
+    /// Creates a sink that passes everything on to `sink`.
     pub fn new(sink: &'a mut S) -> Self {
         Self { sink, first: First::default() }
     }
 
-    /// Returns the earliest start of a slice, moment or point.
+    /// Returns the earliest time of a slice, moment or point that was passed on.
     pub fn first(&self) -> Option<i64> {
         self.first.at_ns
     }
@@ -213,7 +213,8 @@ pub struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Records the ends of arrows that this filter keeps.
+    /// Creates a sink that records the ends of arrows at the slices and moments that `filter`
+    /// keeps.
     pub fn new(filter: &'a Filter) -> Self {
         Self { filter, started: HashSet::new(), finished: HashSet::new() }
     }
@@ -227,7 +228,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Returns the arrows whose ends are both kept.
+    /// Returns the ids of the arrows whose ends are both kept.
     pub fn whole(mut self) -> HashSet<u64> {
         self.started.retain(|id| self.finished.contains(id));
         self.started
@@ -264,7 +265,8 @@ pub struct Part<'a, S> {
     sink: &'a mut S,
     filter: &'a Filter,
     arrows: HashSet<u64>,
-    /// The last point before the window, by process, counter and first series.
+    /// The last point before the window, for each combination of process, counter name, and name of
+    /// the point's first series.
     before: HashMap<(i64, String, String), Before>,
     left_out: LeftOut,
 }
@@ -280,13 +282,13 @@ struct Before {
 }
 
 impl<'a, S: TimelineSink> Part<'a, S> {
-    /// `arrows` are those of [`Ends::whole`].
+    /// `arrows` is what [`Ends::whole`] returned for the same filter.
     pub fn new(sink: &'a mut S, filter: &'a Filter, arrows: HashSet<u64>) -> Self {
         let left_out = LeftOut::default();
         Self { sink, filter, arrows, before: HashMap::new(), left_out }
     }
 
-    /// Writes the points that are moved to the start of the window.
+    /// Writes the points that are moved to the start of the window, and returns what was left out.
     pub fn finish(self) -> io::Result<LeftOut> {
         let mut points: Vec<_> = self.before.into_iter().collect();
         points.sort_by(|a, b| a.0.cmp(&b.0));

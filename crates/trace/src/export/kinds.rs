@@ -1,6 +1,7 @@
-//! Defines the names of activities that are not among Kineto's kinds. These are the kinds that the
-//! hosts of a profile describe ([`profile::Host::kinds`]). An exported trace contains a list of
-//! them, for an import of this trace.
+//! Defines the kinds (categories) of activities that Kineto does not have. The hosts of a profile
+//! describe these kinds ([`profile::Host::kinds`]). A host is a runtime that called the recorded
+//! kernels. An exported trace contains a list of these kinds. If the trace is imported and exported
+//! again, the second export reads this list.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,8 +12,9 @@ use serde_json::{Value, json};
 /// At most this many kinds are read from an imported trace.
 const MOST_LISTED: usize = 1_000;
 
-/// Returns the kind of calls with this role if their host defines none. If the host defines a kind,
-/// Kineto's name for that kind is the one of the kind returned here.
+/// Returns the kind of calls with this role if their host defines no kind for the role. A kind that
+/// the host defines has the same name in Kineto's vocabulary as the kind that this function
+/// returns.
 fn usual(role: Role) -> Generic {
     match role {
         Role::Run | Role::Range => Generic::UserAnnotation,
@@ -21,7 +23,8 @@ fn usual(role: Role) -> Generic {
 }
 
 /// Registers a kind, with Kineto's name for it. If the name is taken, the producer's name is put
-/// before it. Returns `None` if the name is not allowed for a kind.
+/// before it. Returns `None` if the kind cannot be registered, for example because its name is not
+/// valid.
 fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic) -> Option<Label> {
     let kineto = Some(usual.kineto_name());
     let number = registry.producer(producer).ok()?;
@@ -33,7 +36,8 @@ fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic)
     }
 }
 
-/// Registers the kinds that an exported trace lists in its `document`.
+/// Registers the kinds that an exported trace lists. `document` is the top-level JSON object of the
+/// trace; if traces were merged, it also contains the objects of the merged files.
 pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
     let of = |document: &Value| document["counterpoint"]["kinds"].as_array().cloned();
     let files = document["counterpoint"]["files"].as_array().into_iter().flatten();
@@ -47,7 +51,7 @@ pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
     }
 }
 
-/// Returns the kind with a name of Kineto, or else `cpu_op`.
+/// Returns the kind that has this name in Kineto's vocabulary, or else `cpu_op`.
 fn listed_kineto(name: &Value) -> Generic {
     let registry = Registry::new();
     let known = name.as_str().and_then(|name| registry.parse(name));
@@ -57,7 +61,7 @@ fn listed_kineto(name: &Value) -> Generic {
     }
 }
 
-/// Returns the kinds of a trace of `profile`, for the object `counterpoint`.
+/// Returns the list of kinds that a trace of `profile` has in its object `counterpoint`.
 pub fn listed(profile: &Profile) -> Vec<Value> {
     let (mut all, mut hosts, mut known) = (Vec::new(), HashSet::new(), HashSet::new());
     let categories = Categories::new(&mut Registry::new(), Vocabulary::Generic, profile);
@@ -83,7 +87,7 @@ pub fn listed(profile: &Profile) -> Vec<Value> {
 pub(crate) struct Categories<'a> {
     /// The index of each host in the list of all hosts.
     places: HashMap<&'a Host, usize>,
-    /// For each host: the name of each role, and whether the host defines it.
+    /// For each host and role: the name of the kind, and whether the host defines this kind.
     names: Vec<[(String, bool); Role::ALL.len()]>,
 }
 
@@ -97,7 +101,8 @@ impl<'a> Categories<'a> {
     }
 
     fn of_hosts(registry: &mut Registry, vocabulary: Vocabulary, hosts: &'a [Host]) -> Self {
-        // Descriptions of hosts that differ in other fields may have the same kinds.
+        // Several hosts in the list may have the same name and the same kind. Such a kind is
+        // registered only once.
         let mut known: HashMap<(&str, &str, Generic), Option<Label>> = HashMap::new();
         let names = hosts.iter().map(|host| {
             Role::ALL.map(|role| {
@@ -137,9 +142,10 @@ mod tests {
         Host { name: name.into(), kinds: kinds.collect(), ..Host::UNKNOWN }
     }
 
-    /// In Kineto's vocabulary, calls have Kineto's words (its `ActivityType`). In the generic
-    /// vocabulary, they have the kinds of their hosts. If a name is taken, the host's name is put
-    /// before it. A kind whose name is not allowed is left out.
+    /// In Kineto's vocabulary, the categories of calls are names of Kineto (from its
+    /// `ActivityType`). In the generic vocabulary, the categories are the kinds that the hosts
+    /// define. If the name of a kind is taken, the host's name is put before it. A kind whose name
+    /// is not allowed is left out.
     #[test]
     fn categories_by_host_and_role() {
         let hosts = [
@@ -162,7 +168,8 @@ mod tests {
             (3, Role::Op, "cpu_op", "toy.kernel"),
             (3, Role::Task, "cpu_op", "cpu_op"),
             (4, Role::Workgroup, "cpu_op", "workgroup"),
-            // Kineto has different kinds for these roles, so only the first one can have the name.
+            // Kineto has different kinds for these roles, so only the role that is registered first
+            // (`Op`) can have the name `once`.
             (5, Role::Run, "user_annotation", "runner.once"),
             (5, Role::Range, "user_annotation", "runner.once"),
             (5, Role::Op, "cpu_op", "once"),
@@ -177,7 +184,7 @@ mod tests {
         }
     }
 
-    /// The list in a trace may contain anything.
+    /// The list of kinds in a trace may contain invalid entries.
     #[test]
     fn listed_kinds_are_registered() {
         let kind = |producer: &str, name: &str| json!({"producer": producer, "name": name});

@@ -1,5 +1,6 @@
-//! Shows hits of instrumented loops as slices, named `function:loop`, in the rows of their threads.
-//! Only mode log of the loops' runtime records when hits start and end.
+//! Shows hits (executions) of instrumented loops as slices, named `function:loop`, in the rows of
+//! their threads. Starts and ends of single hits are recorded only if the program runs with the
+//! loop mode `log`.
 
 use std::collections::HashSet;
 use std::io;
@@ -8,7 +9,7 @@ use profile::Profile;
 
 use crate::timeline::{Arg, Id, ProcessRow, Row, Slice, ThreadRow, TimelineSink};
 
-/// The category of these slices in every vocabulary, by which an import recognizes them.
+/// The category of these slices, which is the same in every vocabulary.
 pub const LOOP_CATEGORY: &str = "loop";
 
 /// A hit that ended.
@@ -16,7 +17,7 @@ pub const LOOP_CATEGORY: &str = "loop";
 pub struct LoopSlice<'a> {
     /// Index in the profile.
     pub process: usize,
-    /// The kernel's id.
+    /// The operating system's id of the thread.
     pub tid: u32,
     /// The slice's name.
     pub name: &'a str,
@@ -27,7 +28,8 @@ pub struct LoopSlice<'a> {
     pub duration_ns: u64,
 }
 
-/// The hits must be sorted by thread and start, outer hits before inner ones.
+/// `slices` must be sorted by process, thread and start. Of slices with the same start, the
+/// outermost one must come first.
 pub fn export_loops(
     profile: &Profile,
     slices: &[LoopSlice<'_>],
@@ -40,7 +42,8 @@ pub fn export_loops(
             process: Id::Number(process.id.pid.into()),
             thread: Id::Number(slice.tid.into()),
         };
-        // Processes and threads with calls already have names.
+        // If a process or thread has recorded calls, the export of these calls has already named
+        // it.
         let has_calls = !process.threads.is_empty();
         if named.insert((slice.process, None)) && !has_calls {
             let program = process.info.as_ref().map_or("", |info| info.program.as_str());

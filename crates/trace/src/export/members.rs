@@ -1,9 +1,10 @@
 //! Shows the timelines of several profiles as one timeline. Each profile has its own rows and
 //! arrows.
 //!
-//! A process keeps its id unless an earlier profile has it. Then the process gets a number above
-//! the process ids of Linux, because viewers draw processes with the same number as one process.
-//! Rows that are not processes, such as devices, also get such numbers.
+//! A process keeps its id if this is a process id of Linux that no process before it has.
+//! Otherwise, the process gets a number above the process ids of Linux, because viewers would draw
+//! two processes with one number as one process. Rows that are not processes, such as devices, also
+//! get such numbers.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,8 +17,8 @@ use crate::timeline::{
 /// The distance between the sort indices of consecutive profiles, so that the rows of one come
 /// before those of the next.
 const ROWS: i64 = 1 << 24;
-/// The distance between the arrow ids of consecutive profiles. The ids of a thousand profiles are
-/// below 2^53, up to which programs that read JSON are exact.
+/// The distance between the arrow ids of consecutive profiles. The arrow ids of a thousand profiles
+/// are below 2^53, so programs that read JSON numbers as `f64` read these ids exactly.
 const FLOWS: u64 = 1 << 42;
 
 /// The process numbers that are already in use.
@@ -28,7 +29,8 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Returns a number for this process that no other profile uses.
+    /// Returns `number` if it is a process id of Linux that is not in use yet, or else a new
+    /// number.
     fn take(&mut self, number: i64) -> i64 {
         if REAL_IDS.contains(&number) && self.used.insert(number) {
             return number;
@@ -43,7 +45,7 @@ impl Numbers {
 pub struct OfMember<'a, S> {
     sink: &'a mut S,
     numbers: &'a mut Numbers,
-    /// The numbers of the member's processes in the timeline of all profiles.
+    /// For each number of a process in this profile: its number in the timeline of all profiles.
     of_number: HashMap<i64, i64>,
     of_text: HashMap<String, String>,
     place: u32,
@@ -52,8 +54,9 @@ pub struct OfMember<'a, S> {
 }
 
 impl<'a, S: TimelineSink> OfMember<'a, S> {
-    /// `place` is the profile's index. `label` is put before the names of its processes. `shift_ns`
-    /// is added to its times.
+    /// `place` is the profile's index among the profiles of the timeline. `label` is put before the
+    /// names of the profile's processes, unless a name begins with `rank `. `shift_ns` is added to
+    /// the profile's times.
     pub fn new(
         sink: &'a mut S,
         numbers: &'a mut Numbers,
@@ -99,7 +102,7 @@ impl<'a, S: TimelineSink> OfMember<'a, S> {
     }
 }
 
-/// Converts a row of a member to one of all profiles.
+/// Converts a row of a member (one of the profiles) to a row in the timeline of all profiles.
 macro_rules! moved {
     ($self:ident, $row:expr) => {{
         $self.learn($row.process);
@@ -112,7 +115,7 @@ impl<S: TimelineSink> TimelineSink for OfMember<'_, S> {
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         self.learn(process.id);
         let id = Self::id(&self.of_number, &self.of_text, process.id);
-        // A name with a rank needs no label.
+        // A name that begins with a rank already shows which profile the process belongs to.
         let name = match process.name.starts_with("rank ") {
             true => process.name.to_owned(),
             false => format!("{}: {}", self.label, process.name),

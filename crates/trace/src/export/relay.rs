@@ -9,7 +9,8 @@
 //!
 //! Decoding and merging calls takes about as long as writing them in Perfetto's format, so two
 //! threads halve the time. The slices in a batch refer to names that the caller of [`relay`] keeps
-//! until both threads are done. Data that is made for a single call is copied.
+//! until both threads are done. A name that was made for only one slice or row is stored in the
+//! batch.
 //!
 //! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices each.
 
@@ -22,12 +23,13 @@ use crate::timeline::{
     Arg, Flow, Id, KeysId, ProcessRow, Row, SeriesPoint, Slice, TextId, ThreadRow, TimelineSink,
 };
 
-/// Slices in a batch.
+/// The maximum number of slices in a batch.
 const MOST_SLICES: usize = 1024;
-/// One is being filled, one is being written, and the others wait.
+/// The number of batches: one is being filled, one is being written, and the others wait.
 const BATCHES: usize = 4;
 
-/// A batch, which is sent as a whole.
+/// The slices that are sent to the writing thread at once, with their arguments, counters and
+/// arrows.
 #[derive(Debug, Default)]
 struct Batch<'a> {
     slices: Vec<Kept<'a>>,
@@ -35,12 +37,13 @@ struct Batch<'a> {
     args: Vec<Arg<'a>>,
     counters: Vec<KeptCounter<'a>>,
     flows: Vec<Flow<'a>>,
-    /// Rare items, each with the number of slices before it.
+    /// Names of processes and threads, each with the number of slices in the batch before it.
     others: Vec<(usize, Other)>,
 }
 
-/// A slice. Its lists begin where those of the previous slice end. A batch has fewer than 2³²
-/// elements of each kind.
+/// A slice. Its arguments, counters and arrows are stored in the lists of the [`Batch`], after
+/// those of the previous slice. Each list has fewer than 2³² elements, so the ends fit into 32
+/// bits.
 #[derive(Debug)]
 struct Kept<'a> {
     head: SliceHead<'a>,
@@ -49,8 +52,8 @@ struct Kept<'a> {
     flows_end: u32,
 }
 
-/// A counter. Its series begin where those of the previous counter end, or, for the first one,
-/// where the slice's arguments end.
+/// A counter. Its series begin where those of the slice's previous counter end. The series of the
+/// slice's first counter begin where the slice's arguments end.
 #[derive(Debug)]
 struct KeptCounter<'a> {
     label: CounterNames<'a>,
@@ -87,31 +90,35 @@ pub struct SliceHead<'a> {
     pub label: Option<TextId>,
 }
 
-/// The names of a slice's counters; see [`SeriesPoint`].
+/// The names of one counter of a slice, and of its series; see [`SeriesPoint`].
 #[derive(Clone, Copy, Debug)]
 pub struct CounterNames<'a> {
     pub category: &'a str,
     pub name: &'a str,
-    /// Identifies the counter's name and, if all series are known, the names of the series.
+    /// Identifies the counter's name with the names of its series. It is ignored if a series has no
+    /// value.
     pub label: Option<TextId>,
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// The thread that writes has ended. Its own error has the reason.
+/// Says that the thread that writes has ended. The error that this thread returned tells the
+/// reason.
 #[derive(Debug)]
 pub struct Gone;
 
-/// Receives a timeline. The caller first adds the parts of a slice, then calls [`Relay::slice`].
+/// Receives a timeline. The caller first adds the arguments, counters and arrows of a slice, then
+/// calls [`Relay::slice`].
 #[derive(Debug)]
 pub struct Relay<'a> {
     batch: Batch<'a>,
-    /// Where the slice's arguments end; `None` as long as no counter was added.
+    /// The index in `batch.args` at which the arguments of the next slice end; `None` if the slice
+    /// has no counter yet.
     args_end: Option<usize>,
     full: SyncSender<Batch<'a>>,
     empty: Receiver<Batch<'a>>,
 }
 
-/// Runs `make`, and passes its timeline on to `sink`, which runs in another thread.
+/// Runs `make`, which fills a [`Relay`], and passes this timeline on to `sink` in another thread.
 ///
 /// # Errors
 /// Fails if writing failed, or if no other thread could be started.
@@ -131,7 +138,7 @@ pub fn relay<'a, T>(
         let writer =
             thread::Builder::new().name("trace writer".into()).spawn_scoped(scope, write)?;
         let made = make(&mut relay).and_then(|made| relay.send().map(|()| made));
-        // Dropping the sender makes the writer end.
+        // This drops the sender of batches, so the writing thread ends after the last batch.
         drop(relay);
         match writer.join() {
             Ok(written) => written?,
@@ -150,7 +157,8 @@ fn write<'a>(
     for mut batch in batches {
         batch.write(sink)?;
         batch.clear();
-        // After the last batch, the other thread no longer receives, so an error has no meaning.
+        // If the thread that fills batches no longer receives any, it needs no more, so an error
+        // does not matter.
         let _ = back.send(batch);
     }
     Ok(())
@@ -166,7 +174,8 @@ impl<'a> Relay<'a> {
         self.batch.flows.push(flow);
     }
 
-    /// Adds the series of a counter to the next slice, which can then get no more arguments.
+    /// Adds the series of a counter to the next slice. No arguments may be added to the slice after
+    /// this.
     pub fn counter(&mut self, label: CounterNames<'a>, series: impl IntoIterator<Item = Arg<'a>>) {
         let batch = &mut self.batch;
         self.args_end.get_or_insert(batch.args.len());
@@ -177,7 +186,7 @@ impl<'a> Relay<'a> {
     /// Completes the next slice.
     ///
     /// # Errors
-    /// Fails if the other thread has ended.
+    /// Fails if the writing thread has ended.
     pub fn slice(&mut self, head: SliceHead<'a>) -> Result<(), Gone> {
         let batch = &mut self.batch;
         batch.slices.push(Kept {
@@ -296,7 +305,8 @@ mod tests {
 
     const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };
 
-    /// Records what it receives, and fails at the slice with a certain name.
+    /// Records what it receives, and fails at the slice with the name `fails_at`. If `fails_at` is
+    /// `panic`, it panics at the first slice.
     #[derive(Default)]
     struct Said {
         lines: Vec<String>,
@@ -332,8 +342,8 @@ mod tests {
         }
     }
 
-    /// Passes slices of every form to `relay`, with rows between them, and adds what the sink must
-    /// receive to `expected`.
+    /// Passes slices of every form to `relay`, and names of rows between them. Adds to `expected`
+    /// what the sink must receive.
     fn fill<'a>(
         relay: &mut Relay<'a>,
         slices: usize,
@@ -432,7 +442,7 @@ mod tests {
             let mut expected = Vec::new();
             let made = relay(&mut said, |relay| fill(relay, slices, &texts, &kind, &mut expected));
             assert_eq!(made.unwrap_err().to_string(), "as it was told");
-            // The export must stop soon after the sink's error.
+            // `fill` must stop soon after the sink's error.
             assert!(expected.len() < 20 * MOST_SLICES, "{}", expected.len());
         }
     }

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! A cumulative series of raw counts is shown as rates. The rate of an interval between two
-//! readings is at the start of the interval. If the kernel ran the counter during a part of the
-//! interval, the difference of the readings is multiplied by enabled / running. An interval in
-//! which the counter was enabled but did not run has no point. Other readings are shown as they
-//! are. A reading that failed, or that is not a finite number, has no point.
+//! readings is at the start of the interval. If the operating system ran a hardware counter only
+//! during a part of the interval, the difference of the readings is multiplied by (time enabled) /
+//! (time running). An interval in which the counter was enabled but did not run has no point. Other
+//! readings are shown without such a conversion. A reading that failed, or that is not a finite
+//! number, has no point.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,8 +21,8 @@ use profile::{LossCount, Profile, merge_losses};
 
 use crate::timeline::{Arg, ArgValue, Id, ProcessRow, Row, SeriesPoint, TimelineSink};
 
-/// Tracks that belong to no process are in a process with this number plus the index of the
-/// directory of tracks.
+/// Tracks that belong to no process are shown in a made-up process. This constant plus the index of
+/// the tracks in the profile is the number of this process.
 pub const TRACK_ROWS: i64 = 6_000_000;
 
 /// A series and its last reading.
@@ -33,7 +34,8 @@ struct State<'a> {
     last: Option<(i64, u64, u64, u64)>,
 }
 
-/// Passes the samples of the profile to `sink`. Returns the losses that were found.
+/// Passes the samples of the profile to `sink`. Returns the damage that was found in the files of
+/// the samples.
 pub fn export_tracks(
     profile: &Profile,
     vocabulary: Vocabulary,
@@ -41,7 +43,8 @@ pub fn export_tracks(
 ) -> io::Result<Vec<LossCount>> {
     let registry = Registry::new();
     let category = registry.name(Generic::Counter.into(), vocabulary);
-    // `Timeline` uses the earliest snapshot, too, so these times agree with those of calls.
+    // `profile::Timeline` also converts times of calls with the earliest snapshot, so times of
+    // samples agree with times of calls.
     let first = profile.snapshots.iter().min_by_key(|s| s.ticks);
     let offset = first.map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns) as i64);
     let mut losses = Vec::new();
@@ -104,15 +107,16 @@ impl<'a> State<'a> {
         Self { series, name, key, unit, last: None }
     }
 
-    /// Returns the point that can be shown after this sample was read.
+    /// Returns the time and value of the point that this sample completes, if there is one.
     fn point(&mut self, sample: &Sample, profile: &Profile) -> Option<(i64, f64)> {
         let scale = self.series.scale;
         match sample.reading? {
-            // Another program has computed the value, so no rate is computed, even if it is
+            // Another program has computed the value, so no rate is computed, even if the series is
             // cumulative.
             Reading::Value(value) => {
                 let value = value * scale;
-                // JSON cannot express infinities, and Perfetto treats a null as an error.
+                // JSON has no infinities, and Perfetto rejects the `null` that would be written
+                // instead.
                 value.is_finite().then_some((sample.time, value))
             }
             Reading::Count { raw, .. } if !self.series.cumulative => {

@@ -8,15 +8,15 @@
 //!
 //! A process of the trace becomes a process of the profile, and a thread (or stream) becomes a
 //! thread. A category becomes a library, and each name in a category becomes an op. Calls are made
-//! from complete slices (`X`), and from each `B` with its `E`. Ids that are not process ids (texts,
-//! negative or very large numbers) are replaced by free ids; an id that was a text becomes the name
-//! of its process.
+//! from complete slices (`X`), and from starts of slices (`B`) with their ends (`E`). Ids that are
+//! not process ids (texts, negative or very large numbers) are replaced by free ids; an id that was
+//! a text becomes the name of its process.
 //!
 //! Two kinds of calls belong to no thread ([`Role::is_apart`]): asynchronous spans, and calls that
-//! describe the profiler's own work. For each of these kinds, each process gets a made-up thread.
+//! describe the profiler's own work. A process gets one made-up thread for each kind that it has.
 //!
-//! Memory: names, rows, series, starts whose ends were not read yet, and pages that are not full
-//! yet, but no events.
+//! Memory: names, rows, series, starts of calls whose ends were not read yet, and pages (blocks of
+//! calls) that are not full yet, but no events.
 
 mod counters;
 mod held;
@@ -49,7 +49,7 @@ pub use recorded::Added;
 use recorded::{Recorded, moment};
 use spans::Spans;
 
-/// The ticks of a foreign trace's time 0, so large that earlier times have positive ticks, too.
+/// The tick count at time 0 of an imported trace: large, so that earlier times have ticks, too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
 /// The maximum number of open slices in a row.
 const MOST_OPEN: usize = 1 << 16;
@@ -60,7 +60,7 @@ pub struct Import {
     dir: Dir,
     calls: CallsWriter,
     next_pid: u32,
-    /// The ticks of the trace's time 0.
+    /// The tick count at time 0 of the first trace.
     epoch: i64,
     /// The base time of the first trace, to which times of the profile are relative.
     base_ns: Option<i64>,
@@ -71,9 +71,9 @@ pub struct Import {
     manifest: Manifest,
     counts: Imported,
     losses: Vec<LossCount>,
-    /// Number of events of each form.
+    /// Number of events of each form (`ph`).
     forms: Box<[u64; 256]>,
-    /// The recorded profile to which the traces are added, unless a new profile is made.
+    /// The recorded profile to which the traces are added; `None` if a new profile is made.
     recorded: Option<Recorded>,
 }
 
@@ -83,19 +83,19 @@ pub struct OneTrace<'a> {
     all: &'a mut Import,
     activities: ActivitiesWriter,
     document: Map<String, Value>,
-    /// Converts this trace's times to the clock of the first trace.
+    /// What is added to this trace's times, to convert them to the clock of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
-    /// By id in the trace: the numbers of processes whose number in the profile is not this id.
+    /// For each process id that differs in the profile: the process's number there.
     numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
     /// The row of the previous event, because the next event often has the same one.
     last: Option<(Ids, usize)>,
-    /// For each name and category in each process: the export, and whether its calls are a
-    /// profiler's own work.
+    /// For each name and category in each process: the function in the profile, and whether its
+    /// calls are a profiler's own work.
     exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
-    /// The exports of asynchronous spans, for each name and category in each process.
+    /// The functions for asynchronous spans, for each name and category in each process.
     span_exports: FastMap<(ProcessKey, u64), ExportKey>,
     /// The made-up threads for calls that belong to no thread.
     apart: HashMap<(ProcessKey, Role), ThreadKey>,
@@ -191,8 +191,9 @@ impl Import {
         })
     }
 
-    /// Begins a trace. `name` is the name of its directory of activities: one word, which must
-    /// differ for each trace. `shift_ns` converts its times to those of the first trace.
+    /// Begins a trace. `name` is the name of the directory for the trace's activities: one word,
+    /// which must differ for each trace. `shift_ns` is added to the trace's times, to convert them
+    /// to the clock of the first trace.
     ///
     /// # Errors
     /// Fails if the profile is not writable.
@@ -230,7 +231,7 @@ impl Import {
         self.losses.extend(losses);
     }
 
-    /// Writes what is not written yet.
+    /// Completes the profile, and writes the rest of its files.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -258,7 +259,7 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// Ends the trace. In notes of the profile, its name is `file`.
+    /// Ends the trace. Notes in the profile call the trace `file`.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -368,7 +369,7 @@ impl OneTrace<'_> {
         Ok(key)
     }
 
-    /// Returns the thread of a row, which is created when it is first needed.
+    /// Returns the thread of a row, and creates this thread if the row has none yet.
     fn thread(&mut self, row: usize) -> Result<(ProcessKey, ThreadKey), String> {
         if let Row { process: Some(process), thread: Some(thread), .. } = self.rows[row] {
             return Ok((process, thread));
@@ -426,8 +427,8 @@ impl OneTrace<'_> {
         end_ns: i64,
     ) -> Result<(), String> {
         let all = &mut *self.all;
-        // A call whose times cannot be stored is left out, because its times, and so its duration,
-        // would be changed.
+        // A call whose times cannot be stored is left out, because other times would give it a
+        // wrong duration.
         let fits = |ns: i64| {
             let ns = ns.checked_add(self.shift_ns)?;
             (all.epoch.checked_add(ns)? >= 0).then_some(ns)
@@ -442,10 +443,10 @@ impl OneTrace<'_> {
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 
-    /// Whether slices of this category, in the row of the current event (`self.last`), are about
-    /// Kineto's own work. Slices of the category `overhead` are the time that profiling took. The
-    /// one of the category `Trace` in the process `Spans` is a profiler's whole time. In traces of a
-    /// recorded profile, this process has a number instead of a name.
+    /// Returns whether slices of this category, in the row of the current event (`self.last`), are
+    /// about Kineto's own work. Slices of the category `overhead` are the time that profiling took.
+    /// The slice of the category `Trace` in the process `Spans` lasts as long as the profiler ran.
+    /// In a trace added to a recorded profile, processes have numbers, so any may be `Spans`.
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
@@ -454,7 +455,7 @@ impl OneTrace<'_> {
         category == "overhead" || (category == "Trace" && of_spans())
     }
 
-    /// Returns the made-up thread of a process.
+    /// Returns the made-up thread of a process for calls of this role.
     fn apart(&mut self, process: ProcessKey, role: Role) -> ThreadKey {
         let calls = &mut self.all.calls;
         let name = if role == Role::Span { "async spans" } else { "profiler" };
@@ -570,7 +571,7 @@ impl OneTrace<'_> {
         Ok(())
     }
 
-    /// Counts times with more information than nanoseconds can express.
+    /// Counts the event if a time was rounded to nanoseconds, and if a call's duration became 0.
     #[cold]
     fn imprecise(&mut self, event: &Event<'_>) {
         let rounded = (event.exact_time.is_some() && event.time_ns.is_some())
@@ -593,7 +594,7 @@ impl EventSink for OneTrace<'_> {
     }
 }
 
-/// Returns a number for a name, and 0 if there is no name.
+/// Returns a number that differs for each name; 0 if there is no name.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }

@@ -54,7 +54,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the number of events.
+/// Passes the bundle's events on to `sink`, and returns their number.
 pub(super) fn emit(bundle: &Bundle, sink: &mut dyn Sink) -> Result<u64, String> {
     let mut writer = Writer { sink, events: 0 };
     for (number, slice) in (0..).zip(&bundle.slices) {
@@ -92,8 +92,8 @@ pub(super) fn emit(bundle: &Bundle, sink: &mut dyn Sink) -> Result<u64, String> 
     Ok(writer.events)
 }
 
-/// A region consists of dispatches, which have their own slices. So it becomes an asynchronous
-/// span, which is not part of any sum.
+/// A region consists of dispatches, which have their own slices. Therefore, the region becomes an
+/// asynchronous span: sums of durations do not include such spans.
 fn emit_slice(slice: &Slice, writer: &mut Writer<'_>, number: u64) -> Result<(), String> {
     let category = match (slice.row.kind, slice.workgroups) {
         (RowKind::Device, Some(_)) => KERNEL,

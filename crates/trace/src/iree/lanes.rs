@@ -1,11 +1,12 @@
-//! Divides rows into lanes, so that two slices in one lane are one after the other or one inside of
-//! the other.
+//! Divides rows into lanes, so that any two slices in one lane either follow each other or are
+//! nested.
 
 use std::collections::HashMap;
 
 use super::{Row, Slice};
 
-/// The submission of the outermost open slice, and the ends of the open slices.
+/// The submission of the lane's outermost open slice, and the ends of its open slices. A slice is
+/// open if it has not ended when the next slice starts.
 #[derive(Default)]
 struct Lane {
     submission: u64,
@@ -13,7 +14,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Adds a slice if it fits into the lane.
+    /// Adds a slice if it fits into the lane, and returns whether it does.
     fn takes(&mut self, slice: &Slice) -> bool {
         let end = slice.begin_ns.saturating_add(slice.duration_ns);
         while self.open.pop_if(|open| *open <= slice.begin_ns).is_some() {}
@@ -31,8 +32,8 @@ impl Lane {
     }
 }
 
-/// The slices must be in the order of their starts. A slice is not put inside of a slice of another
-/// submission, even if it ran during that slice.
+/// Sets the lane of each slice. The slices must be in the order of their starts. A slice is not put
+/// inside of a slice of another submission, even if it ran during that slice.
 pub(super) fn find(slices: &mut [Slice]) {
     let mut rows: HashMap<Row, Vec<Lane>> = HashMap::new();
     for slice in slices {

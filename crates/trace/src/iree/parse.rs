@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::{Bundle, MOST_LINE, MOST_SLICES, Memory, Row, RowKind, Slice, Wait, lanes};
 use crate::chrome::read::{ReadError, ReadErrorKind, ReadSummary};
 
-/// Values that become arguments of a slice, each with the number that IREE writes if there is no
-/// value.
+/// Keys of numbers that become arguments of an event, each with the number that IREE writes if
+/// there is no value.
 const KEPT: [(&str, u64); 22] = [
     ("event_id", 0),
     ("submission_id", 0),
@@ -36,7 +36,7 @@ const KEPT: [(&str, u64); 22] = [
 ];
 /// Texts that become arguments.
 const KEPT_AS_THEY_ARE: [&str; 2] = ["dependency_strategy", "timing_source"];
-/// Records that only describe things to which events refer, or that add nothing to events.
+/// Types of records that become no events. Most of them describe things to which events refer.
 const DESCRIPTIONS: [&str; 14] = [
     "schema",
     "session",
@@ -56,7 +56,7 @@ const DESCRIPTIONS: [&str; 14] = [
 
 type Record = Map<String, Value>;
 
-/// One moment on both clocks.
+/// One moment on the driver's clock and on the host's clock.
 #[derive(Clone, Copy, Debug)]
 struct Correlated {
     driver_ns: i64,
@@ -68,15 +68,16 @@ struct Reading {
     bundle: Bundle,
     /// For each device: the first and the last correlation.
     clocks: HashMap<u64, [Correlated; 2]>,
-    /// Slices whose times are on the driver's clock.
+    /// Indices of the slices whose times are on the driver's clock.
     by_driver: Vec<usize>,
-    /// The counters of each set: name, and place of the values in a sample.
+    /// By the id of a set of counters: each counter's name, the index of its first value in a
+    /// sample, and the number of its values.
     counters: HashMap<u64, Vec<(String, usize, usize)>>,
-    /// The samples of each dispatch.
+    /// By the event id of a dispatch: its samples, each with the id of the set of counters.
     samples: HashMap<u64, Vec<(u64, Vec<Value>)>>,
-    /// The slice of each dispatch, by its event.
+    /// By the event id of a dispatch: the index of its slice.
     by_event: HashMap<u64, usize>,
-    /// The number of each memory pool.
+    /// By the id of a memory pool: a number from 0, in the order in which the pools were found.
     pools: HashMap<u64, u64>,
 }
 
@@ -153,7 +154,7 @@ impl Reading {
         match known {
             Some(()) => {}
             None if DESCRIPTIONS.contains(&kind.as_str()) => {}
-            // The record has no valid time, or its kind is not known.
+            // The record lacks a valid time or another necessary value, or its type is not known.
             None => summary.skipped += 1,
         }
     }
@@ -208,7 +209,7 @@ impl Reading {
 
     fn wait(&mut self, record: &Record) -> Option<()> {
         let begin_ns = time(record, "host_time_ns")?;
-        // An operation that was never ready has no second time.
+        // An operation whose queue never became ready for it has no `ready_host_time_ns`.
         let end_ns = time(record, "ready_host_time_ns").filter(|end| *end >= begin_ns)?;
         self.bundle.waits.push(Wait {
             row: row(record, RowKind::Host)?,
@@ -279,7 +280,8 @@ impl Reading {
             let args = &mut self.bundle.slices[*at].args;
             for (set, values) in samples {
                 for (name, offset, count) in self.counters.get(set).into_iter().flatten() {
-                    // One value for each part of a device, which are added up.
+                    // A counter may have several values, one for each part of the device. The
+                    // values are added up.
                     let of = values.iter().skip(*offset).take(*count).filter_map(Value::as_u64);
                     args.insert(name.clone(), of.fold(0u64, u64::saturating_add).into());
                 }
@@ -294,7 +296,8 @@ impl Reading {
     }
 }
 
-/// Converts a time by the line through the first and the last correlation.
+/// Converts a time of the driver's clock to the host's clock, with the straight line through the
+/// first and the last correlation.
 fn on_host([first, last]: &[Correlated; 2], driver_ns: i64) -> i64 {
     let since = driver_ns.saturating_sub(first.driver_ns) as f64;
     let driver = last.driver_ns.saturating_sub(first.driver_ns) as f64;

@@ -10,12 +10,13 @@ use super::extras::MOST_EXTRAS;
 use super::fields::{clocks, defaults, event, interned, packet, trace};
 use crate::check::Report;
 
-/// In bytes. A larger packet is a finding.
+/// The size in bytes of the largest packet that is accepted. A larger packet is a finding.
 const MOST_PACKET: u64 = 1 << 28;
-/// How many bytes of a compressed packet's content are decompressed.
+/// How many bytes of a compressed packet's content are decompressed at most.
 const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
-/// Reads the whole file and returns the findings about it.
+/// Reads the file, at most up to a place where no valid packet starts, and returns the findings
+/// about it.
 pub fn check(source: impl Read) -> io::Result<Report> {
     let mut source = BufReader::with_capacity(1 << 18, source);
     let mut check = Check::default();
@@ -85,7 +86,8 @@ struct Check {
 #[derive(Default)]
 struct Sequence {
     cleared: bool,
-    /// The numbers of categories, names, and names of annotations that were defined.
+    /// The numbers of categories, of event names and of annotation names that the sequence has
+    /// defined.
     known: [HashSet<u64>; 3],
     clocks: HashSet<u64>,
     track: u64,
@@ -136,7 +138,8 @@ impl Check {
         self.report.find(at + damage.at as u64, "damaged message", damage.what);
     }
 
-    /// Calls `each` with the fields of a message. Damage becomes a finding.
+    /// Calls `each` with every field of a message, and reports damage as a finding. Damage becomes
+    /// a finding.
     fn each<'a>(&mut self, at: u64, bytes: &'a [u8], mut each: impl FnMut(u32, Field<'a>, usize)) {
         for field in Fields::new(bytes) {
             match field {
@@ -321,7 +324,8 @@ impl Check {
         for flow in flows {
             self.flows.entry(flow).and_modify(|(_, again)| *again = true).or_insert((at, false));
         }
-        // If an event has more values than this, Perfetto's importer drops the whole event.
+        // If an event has more than `most` counter values, Perfetto's importer drops the whole
+        // event.
         let most = MOST_EXTRAS.min(if tracks > 0 { tracks } else { sequence.extra_tracks });
         if values > most {
             let what = format!("an event has {values} counter values, but tracks for only {most}");
@@ -482,8 +486,8 @@ mod tests {
         let all: [(&[Clocks], Option<u64>, u64); 6] = [
             (&[&[(1, 10), (3, 5)], &[(1, 10), (3, 6)], &[(1, 12), (3, 8)]], Some(1), 0),
             (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)], &[(1, 9), (3, 8)]], Some(1), 2),
-            // Other clocks may be set back, and snapshots with clocks of a sequence are not
-            // checked.
+            // Clocks on which times are not displayed may be set back, and snapshots with clocks of
+            // a sequence are not checked.
             (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)]], Some(3), 0),
             (&[&[(1, 10)], &[(1, 9), (64, 9)]], Some(1), 0),
             (&[&[(6, 10)], &[(6, 9)]], None, 1),

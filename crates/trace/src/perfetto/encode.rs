@@ -38,7 +38,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a number of more than eight bytes.
+    /// Appends a number whose varint has more than eight bytes.
     #[cold]
     fn long_varint(&mut self, mut n: u64) {
         while n >= 0x80 {
@@ -68,8 +68,8 @@ impl Encoder {
         self.bytes.truncate(end);
     }
 
-    /// Appends an unsigned number, a boolean, or a value of an enumeration. Inlined because the
-    /// field's number is a constant for its callers.
+    /// Appends an unsigned number, a boolean, or a value of an enumeration. The function is
+    /// inlined, because callers pass a constant `field`, so the compiler can compute the tag.
     #[inline(always)]
     pub fn uint(&mut self, field: u32, n: u64) {
         let tag = field << 3 | VARINT;
@@ -81,7 +81,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a number that [`Encoder::uint`] cannot append at once.
+    /// Appends a number that [`Encoder::uint`] cannot append in one step.
     fn long_uint(&mut self, tag: u32, n: u64) {
         self.varint(tag.into());
         self.varint(n);
@@ -124,8 +124,8 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends a message of two numbers, as most arguments of slices are. Inlined because the
-    /// numbers of the fields are constants for its callers.
+    /// Appends a message of two numbers, as most arguments of slices are. The function is inlined,
+    /// because callers pass constant field numbers, so the compiler can compute the tags.
     #[inline(always)]
     pub fn pair(&mut self, field: u32, (first, a): (u32, u64), (second, b): (u32, u64)) {
         let tags = [field << 3 | LENGTH, first << 3, second << 3];
@@ -159,7 +159,7 @@ impl Encoder {
             });
         };
         let [tag, first] = tags.map(u128::from);
-        // At most 33 bytes.
+        // This is at most 33, so it takes one byte as a varint.
         let inside = (1 + length + fields.length) as u128;
         let all = u128::from(digits) << 24 | first << 16 | inside << 8 | tag;
         self.push(all.to_le_bytes(), 3 + length);
@@ -172,9 +172,9 @@ impl Encoder {
         self.message_like(field, &mut Width::default(), fill);
     }
 
-    /// Appends a message, whose length is known only after `fill` has appended its content. As many
-    /// bytes are reserved for the length as the previous message needed. If the length needs more
-    /// or fewer bytes, the content is moved.
+    /// Appends a message, whose length is known only after `fill` has appended its content. One
+    /// byte is reserved for the length, or two if `width` says that the previous message's length
+    /// needed more than one. If the length needs more or fewer bytes, the content is moved.
     #[inline]
     pub fn message_like(&mut self, field: u32, width: &mut Width, fill: impl FnOnce(&mut Self)) {
         self.tag(field, LENGTH);
@@ -204,13 +204,15 @@ impl Encoder {
     }
 }
 
-/// Whether the length of the last message took more than one byte.
+/// Whether the length took more than one byte in the last message that was written with this
+/// `Width`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Width {
     wide: bool,
 }
 
-/// Returns a number below 2⁵⁶ as a varint, with its first byte in the lowest byte, and its length.
+/// Returns the varint of a number below 2⁵⁶, and the varint's length in bytes. The varint's first
+/// byte is the lowest byte of the result.
 #[inline]
 fn short_varint(n: u64) -> Option<(u64, usize)> {
     if n < 0x80 {
@@ -232,7 +234,7 @@ fn short_varint(n: u64) -> Option<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// Byte by byte, as in the specification.
+    /// Encodes a varint byte by byte, as in the specification.
     fn slow(mut n: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while n >= 0x80 {

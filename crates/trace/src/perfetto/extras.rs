@@ -1,9 +1,9 @@
 //! Orders the counter values that are stored in the packet of a slice.
 //!
-//! A packet contains values and the tracks of the values, or else the default tracks of its
-//! sequence are used. Perfetto's trace processor (version 55) reads the values of a packet up to
-//! the first 0, and treats all values after it as 0. So values that are not 0 must come first, and
-//! zeros last:
+//! A packet contains values, and may contain the tracks of the values. If it does not, the default
+//! tracks of its sequence are used. Perfetto's trace processor (version 55) reads the values of a
+//! packet up to the first 0, and treats all values after it as 0. So values that are not 0 must
+//! come first, and zeros last:
 //!
 //! ```text
 //!  counters a, b, c            0, 7, 9
@@ -12,15 +12,15 @@
 //! ```
 //!
 //! Most counters are either usually 0 or usually not 0. So after several packets had to contain
-//! their tracks, the writer puts the default tracks with most values other than 0 first. Then most
-//! packets need not contain their tracks.
+//! their tracks, the writer sorts the default tracks: those whose values were most often not 0 come
+//! first. After this change, most packets need not contain their tracks.
 
 /// How many values Perfetto's trace processor accepts in one packet
 /// (`TrackEventData::kMaxNumExtraCounters`, version 55).
 pub const MOST_EXTRAS: usize = 8;
 
-/// After this number of packets with tracks, the default tracks are put into another order. The
-/// number is doubled each time.
+/// After this number of packets with tracks, the default tracks are sorted again. The number is
+/// doubled after each of the first 16 times.
 const PATIENCE: u32 = 8;
 
 /// The values in a packet, each of a different track.
@@ -52,23 +52,24 @@ impl Extras {
     }
 }
 
-/// The default tracks of a sequence, for packets without tracks.
+/// The default tracks of a sequence, which apply to packets that do not contain tracks.
 #[derive(Debug, Default)]
 pub struct ExtraTracks {
-    /// The tracks, in the order of the values.
+    /// The default tracks, in the order in which a packet without tracks contains their values.
     pub tracks: Vec<u64>,
-    /// Whether the tracks have changed, so that the next packet must contain them.
+    /// Whether the tracks have changed, so that the sequence's defaults must be written again.
     pub changed: bool,
     /// How often each track's value was not 0 since the last change of the order.
     used: [u32; MOST_EXTRAS],
-    /// How many packets contained their tracks since the last change of the order.
+    /// How many packets contained the tracks of their values since the last change of the order.
     named: u32,
-    /// How often the order was changed.
+    /// How often the tracks were sorted again.
     looked: u32,
 }
 
 impl ExtraTracks {
-    /// Returns the values in the order of the packet, and whether it must contain their tracks.
+    /// Returns the values in the order in which the packet must contain them, and whether it must
+    /// contain their tracks, too.
     #[inline]
     pub fn arrange(&mut self, extras: &Extras) -> (Extras, bool) {
         let count = extras.count;
@@ -117,7 +118,7 @@ impl ExtraTracks {
         (sorted, !like_defaults)
     }
 
-    /// Puts the tracks that were 0 least often first.
+    /// Puts those tracks first whose values were most often not 0.
     #[cold]
     fn look(&mut self) {
         (self.named, self.looked) = (0, self.looked + 1);
@@ -156,8 +157,8 @@ mod tests {
             (&[(1, 0), (2, 0), (3, 0)], &[(1, 0), (2, 0), (3, 0)], false),
             (&[(1, 0), (2, 6), (3, -7)], &[(2, 6), (3, -7), (1, 0)], true),
             (&[(1, 5), (2, 0), (3, 7)], &[(1, 5), (3, 7), (2, 0)], true),
-            // Some tracks have no value. Without the tracks in the packet, the trace processor
-            // would read 0.
+            // Some tracks have no value. If the packet did not contain its tracks, the trace
+            // processor would read 0 for the missing values.
             (&[(1, 5), (2, 6)], &[(1, 5), (2, 6)], true),
             (&[(3, 0)], &[(3, 0)], true),
             (&[(4, 0), (1, 3)], &[(1, 3), (4, 0)], true),
@@ -168,8 +169,9 @@ mod tests {
         assert_eq!(tracks.tracks, [5, 6, 7, 8]);
     }
 
-    /// In this test, the faults are usually 0, and the time usually is not. After some packets,
-    /// packets need not contain their tracks.
+    /// The value of the first track is usually 0, and that of the second track never is. So after
+    /// the first few packets, the order of the default tracks is changed, and later packets need
+    /// not contain their tracks.
     #[test]
     fn the_order_of_the_defaults_adapts() {
         let mut tracks = ExtraTracks::default();
@@ -182,7 +184,8 @@ mod tests {
         }
         assert_eq!(tracks.tracks, [2, 1]);
         assert!(named <= PATIENCE, "{named}");
-        // After that, the order rarely changes.
+        // The order rarely changes, although the track whose value is not 0 changes every 64
+        // packets.
         let mut changes = 0;
         for i in 0..10_000 {
             let values = if i / 64 % 2 == 0 { [(1, 1), (2, 0)] } else { [(1, 0), (2, 1)] };

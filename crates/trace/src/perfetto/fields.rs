@@ -56,7 +56,8 @@ pub mod clocks {
     pub const REALTIME: u64 = 1;
     pub const MONOTONIC: u64 = 3;
     pub const BOOTTIME: u64 = 6;
-    /// Ids from 64 to 127 mean clocks of the sequence that uses them.
+    /// Clock ids from 64 to 127 are local to a sequence of packets: in each sequence, they mean
+    /// other clocks.
     pub const OF_SEQUENCE: u64 = 64;
 }
 

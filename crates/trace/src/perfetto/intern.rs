@@ -1,4 +1,5 @@
-//! Gives numbers to the texts in a sequence of packets, so that they are not written again.
+//! Gives numbers to the texts in a sequence of packets, so that later packets can contain the
+//! number instead of the text.
 
 use crate::hash::FastMap;
 use crate::text::same;
@@ -8,14 +9,14 @@ use crate::text::same;
 pub struct Interner {
     known: Vec<Known>,
     numbers: FastMap<Box<str>, usize>,
-    /// The text that was found last.
+    /// The index in `known` of the text that was found last.
     last: usize,
 }
 
 #[derive(Debug)]
 struct Known {
     text: Box<str>,
-    /// The text that followed this text last time.
+    /// The index of the text that was looked up after this text, the last time.
     next: usize,
 }
 
@@ -27,8 +28,8 @@ pub struct Interned {
 }
 
 impl Interner {
-    /// Returns the number of a text. If the text follows the same text as last time, it is found
-    /// without a hash. This happens often, because arguments have a fixed order.
+    /// Returns the number of a text. If the text follows the same text as when it was last looked
+    /// up, it is found without a hash. This happens often, because arguments have a fixed order.
     #[inline]
     pub fn intern(&mut self, text: &str) -> Interned {
         match self.guess(|known| same(known, text.as_bytes())) {

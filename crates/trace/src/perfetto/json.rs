@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-/// Converts to texts the integers that do not fit into 64 signed bits, and other numbers that do
-/// not fit a double. The trace processor (version 55) reads such numbers wrongly: it reads
-/// `18446744073709551616` as 0, and from `1e999` on it reads nothing at all.
+/// Replaces integers that do not fit into a signed 64-bit integer, and other numbers that do not
+/// fit into a double, by strings. The trace processor (version 55) reads such numbers wrongly: it
+/// reads `18446744073709551616` as 0, and it ignores `1e999` and all of the JSON after this number.
 pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     let mut out = String::new();
-    // What is before this index was copied to `out`, which is empty as long as nothing was changed.
+    // The JSON before this index was copied to `out`. The index is 0 until a number is replaced.
     let mut copied = 0;
     let bytes = json.as_bytes();
     let mut at = 0;

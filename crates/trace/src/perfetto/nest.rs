@@ -6,24 +6,25 @@
 //! of it, around it, before it or after it. Of two slices that begin or end at the same time, the
 //! one that was written first is the outer or the earlier one.
 //!
-//! Slices come in the order of their starts, except for calls that surround other calls: a recorder
-//! writes these when they end, which may be many pages later. Such a slice is *late*: its start is
-//! before times that were already written. Its end is added to the ends that are not written yet:
+//! Slices come in the order of their starts, except for calls that surround other calls. A recorder
+//! writes a surrounding call only when it ends, which may be many pages (blocks of calls) after its
+//! start. Such a slice is *late*: its start is before times that were already written. Its end is
+//! added to the ends that are not written yet:
 //!
 //! ```text
 //!  written    ▐a▌ ▐──b──▌ ▐c▌ ▐──d─         d is open
 //!  late          ▐─────────────────────▌    around b and c, which have ended, and d
 //! ```
 //!
-//! To make this possible, the last slices that ended are kept, without those inside of them: at
-//! least [`KEPT`], or [`KEPT_NESTED`] after slices were nested. A late slice that begins before
-//! these slices does not fit, and is put onto another track.
+//! To make this possible, at least the last [`KEPT`] ended slices are kept, or [`KEPT_NESTED`]
+//! after slices were nested. Slices inside of an ended slice are not kept. A late slice that begins
+//! before these slices does not fit, and is put onto another track.
 
-/// How many ended slices are kept at least. If many more were kept, every slice of a timeline would
-/// cause a cache miss, although most rows have no late slices.
+/// How many ended slices are kept at least. Most rows have no late slices. If many more slices were
+/// kept, each new slice of a timeline would cause a cache miss.
 const KEPT: usize = 1 << 10;
-/// How many are kept after slices were nested, because a run of a model makes several thousand
-/// calls.
+/// How many ended slices are kept after slices were nested. The slice of a model's run surrounds
+/// the slices of several thousand calls.
 const KEPT_NESTED: usize = 1 << 14;
 
 /// The state of one track. Times are in nanoseconds.
@@ -70,12 +71,13 @@ impl Nest {
     pub fn close(&mut self, until_ns: i64) -> Option<i64> {
         let Open { at, end } = self.open.pop_if(|open| open.end <= until_ns)?;
         self.slices.truncate(at + 1);
-        // The other slices that were written are inside of this slice or before it.
+        // No later time was written: the other slices are before this slice, inside of it, or still
+        // open around it.
         self.last_ns = end;
         Some(end)
     }
 
-    /// Whether a slice that begins at this time is late.
+    /// Returns whether a slice that begins at this time is late.
     #[inline]
     pub fn is_late(&self, begin: i64) -> bool {
         begin < self.last_ns
@@ -100,7 +102,9 @@ impl Nest {
     /// Adds a late slice, if it fits.
     #[cold]
     pub fn add_late(&mut self, begin: i64, end: i64) -> bool {
-        // A slice that was written after this slice's end might begin or end at the same time.
+        // If a later time than this slice's end was already written, the slice is refused. Another
+        // start or end may have been written for the same time as this end, and readers could then
+        // pair starts and ends wrongly.
         if end < self.last_ns || begin < self.known_from_ns {
             return false;
         }

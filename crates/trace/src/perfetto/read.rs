@@ -19,9 +19,10 @@
 //!
 //! Times are in nanoseconds. If the trace relates its clocks to real time, times of events are
 //! relative to a base time like Kineto's `baseTimeNanoseconds`. Otherwise, they are relative to the
-//! boot of the machine. Packets of other kinds are only counted.
+//! boot of the machine, or on the trace's own clock if it relates no clocks. Packets of other kinds
+//! are only counted.
 //!
-//! The number of slices in memory is limited (`MOST_WAITING`).
+//! The number of events in memory is limited (`MOST_WAITING`).
 
 mod args;
 mod clocks;
@@ -49,11 +50,14 @@ use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
 
 /// The size in bytes of the largest packet that is accepted, and of a compressed packet's content.
 const MOST_PACKET: u64 = 1 << 28;
-/// The length of the longest name with a number, because many events may use it.
+/// The maximum length of a name to which events refer by its number. Longer names are cut, because
+/// many events may use them.
 const LONGEST_NAME: usize = 1 << 16;
-/// How many slices wait at most, for their end or for that of a slice that began before them.
+/// How many events wait at most, for their end or for that of a slice before them in the row's
+/// queue.
 const MOST_WAITING: usize = 1 << 18;
-/// If a row has at least this many waiting slices, only slices of this row are passed on.
+/// If too many events wait, and a row has at least this many of them, only events of the row with
+/// the most are passed on.
 const MANY_WAITING: usize = 1 << 10;
 
 /// Reads a whole trace.
@@ -153,7 +157,8 @@ struct Reader<'a, S: ?Sized> {
     /// The row of each track that was looked up since a track was last described.
     by_track: FastMap<u64, usize>,
     /// The open slices of each track, sorted by start: row, index among all events that were ever
-    /// in the row's queue, and start. A slice that surrounds others may be written after them.
+    /// in the row's queue, and start. The slices must be sorted, because a slice that surrounds
+    /// others may be written after them.
     open: FastMap<u64, Vec<(usize, u64, i64)>>,
     waiting: usize,
     flows: HashSet<u64>,
@@ -187,7 +192,7 @@ struct Pending {
     lost: u32,
     /// The flows, and whether each ends at this event.
     flows: Vec<(u64, bool)>,
-    /// Whether it is a slice whose end was not read yet.
+    /// Whether the event is a slice whose end was not read yet.
     open: bool,
 }
 
@@ -311,8 +316,8 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
 
     /// Passes on the names in the description of a track.
     fn describe(&mut self, bytes: &[u8]) -> Done {
-        // Only the new names of a process or thread are passed on. Otherwise, many short packets
-        // could repeat a long name.
+        // A name of a process or thread is passed on only if it is new. Otherwise, many short
+        // packets could repeat a long name.
         let track = self.tracks.describe(bytes);
         self.by_track.clear();
         if let Some(process) = &track.process {
@@ -438,7 +443,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.drain(row)
     }
 
-    /// Passes on the events that need not wait any longer.
+    /// Passes on the first events of a row, up to the first slice whose end was not read yet.
     fn drain(&mut self, row: usize) -> Done {
         while self.rows[row].queue.front().is_some_and(|first| !first.open) {
             self.take(row)?;

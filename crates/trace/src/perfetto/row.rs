@@ -7,7 +7,8 @@
 //!
 //! Each sequence has a default track, its own numbers for texts, and its own clock, on which times
 //! are relative to the previous packet. A slice needs two packets, for its start and its end. The
-//! end is written when an event of the row comes that begins at or after it.
+//! packet for the end is written before the next event of the sequence that begins at this end or
+//! later.
 
 use super::encode::{Encoder, Fields, Width};
 use super::extras::{ExtraTracks, Extras};
@@ -25,8 +26,8 @@ const MOST_TEXTS: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Sequence {
     id: u64,
-    /// The fields that all packets of the row have: the number of the sequence, and the flag that
-    /// the packet needs the sequence's state.
+    /// The fields that the packets of events have in common: the number of the sequence, and the
+    /// flag that says that the packet needs the sequence's state.
     same: Fields,
     /// The fields in `same`, and those for the end of a slice.
     same_at_end: Fields,
@@ -40,13 +41,14 @@ pub struct Sequence {
     names: Interner,
     keys: Interner,
     /// The numbers of the keys of arguments, by [`Slice::shape`](crate::timeline::Slice::shape) and
-    /// position. An argument has up to three keys. An unknown number is 0.
+    /// position. An argument has up to three keys. A number that was not looked up yet is 0.
     shapes: Vec<Vec<[u64; 3]>>,
-    /// The numbers of categories and names, by label. An unknown number is 0.
+    /// The numbers of categories and names, by label. A number that was not looked up yet is 0.
     labels: Vec<[u64; 2]>,
-    /// The tracks of values in a packet without tracks.
+    /// The default tracks, to which the counter values of a packet without tracks belong.
     extra_tracks: ExtraTracks,
-    /// How many bytes the last lengths of a packet with a name, and of the event in it, took.
+    /// Whether the length of the last packet with a name took more than one byte, and the same for
+    /// the event in that packet.
     widths: [Width; 2],
 }
 
@@ -285,8 +287,8 @@ impl Sequence {
         });
     }
 
-    /// Defines the sequence's clock, tracks and numbers before its first packet, and again if there
-    /// are too many numbers.
+    /// Defines the sequence's clock, tracks and numbers of texts before its first packet, and again
+    /// if too many texts have numbers.
     fn start(&mut self, out: &mut Encoder, at_ns: i64) {
         let texts = self.categories.len() + self.names.len() + self.keys.len();
         if self.started && texts < MOST_TEXTS {
@@ -378,8 +380,8 @@ fn intern(p: &mut Encoder, fresh: &Fresh) {
 }
 
 /// Writes an argument. Of three numbers, those that are not 0 are written as `key.x`, `key.y` and
-/// `key.z`. `known` contains the number of each key, or 0 if it is not known yet. An unknown value
-/// is not written.
+/// `key.z`. `known` contains the number of each key, or 0 if it is not known yet. A value that is
+/// `Null` is not written.
 #[inline]
 fn annotate(
     e: &mut Encoder,

@@ -30,17 +30,19 @@ use crate::timeline::{
     Arg, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
 
-/// When this many bytes are buffered, the packets are written, and compressed together.
+/// When this many bytes are buffered, the packets are written. If they are compressed, they are
+/// compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
 /// The sequence for packets that belong to no row.
 const GLOBAL: u64 = 1;
-/// Tracks are numbered from 1.
+/// Stands for no track, because tracks are numbered from 1.
 const NO_TRACK: u64 = 0;
 /// The process and thread ids of Linux.
 pub const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
-/// Ids for processes of other machines or ranks, because another process of the trace may have the
-/// same real id. These ids fit into the format's 32 bits. They are between the ranges that exports
-/// use for rows that are not processes (`export::calls` and [`crate::merge::PROCESSES_APART`]).
+/// Ids that replace the real ids of processes of other machines or ranks, because another process
+/// of the trace may have the same real id. These ids fit into the format's 32 bits. They are
+/// between the ranges that exports use for rows that are not processes (`export::calls` and
+/// [`crate::merge::PROCESSES_APART`]).
 pub const OTHER_IDS: std::ops::Range<i64> = 1 << 26..crate::merge::PROCESSES_APART;
 /// How many sequences a row has at most.
 pub const MOST_LANES: usize = 64;
@@ -61,8 +63,8 @@ pub struct Writer<W: Write> {
     timeline: Packets,
 }
 
-/// What was not written yet, and what is known about the timeline. The type does not depend on the
-/// type of the output, so its code is compiled once, in this crate.
+/// The packets that were not written yet, and the processes, rows and tracks of the timeline. The
+/// type does not depend on the type of the output, so its code is compiled once, in this crate.
 #[derive(Debug, Default)]
 struct Packets {
     packets: Encoder,
@@ -74,9 +76,11 @@ struct Packets {
     last_row: Option<((i64, i64), usize)>,
     tracks: u64,
     sequences: u64,
-    /// For the packet of a slice. The buffer is used again.
+    /// Counter values for the packet of a slice. The buffer is kept, so that later slices can use
+    /// it again.
     extras: Extras,
-    /// The tracks of a counter without a label. The buffer is used again.
+    /// The tracks of a counter without a label. The buffer is kept, so that later counters can use
+    /// it again.
     found: Vec<u64>,
     /// Counter values at a slice's start that get packets of their own: track, value.
     others: Vec<(u64, Number)>,
@@ -114,7 +118,7 @@ struct RowState {
     lanes: Vec<Sequence>,
     /// The tracks of the series of each counter, by label.
     by_label: Vec<Vec<u64>>,
-    /// Open slices of [`Writer::begin`].
+    /// Number of open slices that [`Writer::begin`] began.
     begun: u64,
 }
 
@@ -128,7 +132,8 @@ impl<W: Write> Writer<W> {
                 p.uint(packet::SEQUENCE_ID, GLOBAL);
                 p.message(packet::CLOCK_SNAPSHOT, |s| {
                     let both = [(clocks::REALTIME, realtime), (clocks::MONOTONIC, monotonic)];
-                    // Without a snapshot, the packet only says that times are on `CLOCK_REALTIME`.
+                    // Without readings of the clocks, the packet only says that times are on
+                    // `CLOCK_REALTIME`.
                     let known = if head.clocks.is_empty() { 1 } else { 2 };
                     for (id, at) in &both[..known] {
                         s.message(clocks::CLOCKS, |c| {
@@ -198,7 +203,7 @@ impl Packets {
         self.tracks
     }
 
-    /// Returns the index of a process. Without a name, it gets its id as its name.
+    /// Returns the index of a process. A process that is new here gets its id as its name.
     fn process_place(&mut self, id: Id<'_>) -> usize {
         let id = OwnedId::from(id);
         if let Some(place) = self.process_by_id.get(&id) {
@@ -228,7 +233,7 @@ impl Packets {
         self.by_id.get(&(row.process.into(), row.thread.into())).copied()
     }
 
-    /// Returns the index of a row. Without a name, it gets the id of its thread as its name.
+    /// Returns the index of a row. A row that is new here gets the id of its thread as its name.
     fn row(&mut self, row: Row<'_>) -> usize {
         match self.known_row(row) {
             Some(index) => index,
@@ -303,8 +308,8 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
-/// Returns the id if a process or thread can have it. Otherwise, the track has no descriptor of a
-/// process or thread.
+/// Returns the id if a descriptor of a process or thread can contain it. Otherwise, the track has
+/// no descriptor of a process or thread.
 fn system_id(id: Id<'_>) -> Option<i64> {
     match id {
         Id::Number(n) if REAL_IDS.contains(&n) || OTHER_IDS.contains(&n) => Some(n),
@@ -345,8 +350,9 @@ impl<W: Write> TimelineSink for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a slice without counters into one of the row's lanes, from 0. Slices may come in any
-    /// order, but the caller must make sure that the slices of each lane are nested.
+    /// Writes a slice without counters into a lane, which is one of the row's tracks. Lanes are
+    /// numbered from 0. Slices may come in any order, but the caller must make sure that the slices
+    /// of each lane are nested.
     pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.slice_in(lane, slice);
         self.flush_if_full()
@@ -358,7 +364,7 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Ends the open slice that began last in a lane. `args` became known at its end.
+    /// Ends the innermost open slice of a lane. `args` became known at its end.
     pub fn end_in(
         &mut self,
         lane: usize,
@@ -376,8 +382,8 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Ends the open slice of the row that began last. Returns false if no slice is open. `args`
-    /// became known at its end.
+    /// Ends the innermost open slice of a row. Returns false if no slice is open. `args` became
+    /// known at its end.
     pub fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> io::Result<bool> {
         let ended = self.timeline.end(row, at_ns, args);
         self.flush_if_full()?;
@@ -510,12 +516,13 @@ impl Packets {
         true
     }
 
-    /// Adds another lane to a row, which is a track of its own.
+    /// Adds another lane to a row. The lane is a track of its own.
     fn add_lane(&mut self, index: usize) -> usize {
         let RowState { name, process, .. } = &self.rows[index];
         let (name, parent) = (name.clone(), self.processes[*process].track);
         let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
-        // Viewers show this lane as a separate track. An import puts it into the row again.
+        // Viewers show this lane as a separate track. Our own reader puts the slices of this track
+        // into the row again.
         let first = self.rows[index].lanes[0].track();
         self.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);

@@ -1,7 +1,8 @@
 //! Writes lines of stacks, in the form of `stackcollapse` programs: `outer;inner 12`.
 //!
 //! Readers split a line at each `;`, and read the text after the last space as the number. So a `;`
-//! in a name is written as `,`, and a character that would end the line as `U+FFFD`.
+//! in a name is written as `,`, and a control character or a Unicode separator of lines or
+//! paragraphs as `U+FFFD`.
 
 use std::io::{self, Write};
 

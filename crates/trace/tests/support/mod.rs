@@ -41,8 +41,8 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Returns a text. It may come from bytes that are not UTF-8, because programs use such names,
-    /// too.
+    /// Returns a text. Bytes that are not UTF-8 are replaced, as readers do with such names of
+    /// programs.
     fn text(&mut self) -> Cow<'a, str> {
         let length = self.below(24).min(self.0.len());
         let (text, rest) = self.0.split_at(length);
@@ -105,7 +105,7 @@ impl EventSink for Again {
 }
 
 impl Again {
-    /// Reads a document. Each event is then written as the only event of a new document.
+    /// Reads a document, and writes each of its events alone as JSON.
     fn of(bytes: &[u8]) -> (Self, Option<ReadSummary>) {
         let mut again = Self::default();
         let summary = read(bytes, &mut again).ok();
@@ -132,8 +132,8 @@ impl Again {
     }
 }
 
-/// Reading must end with a result or an error. What was read and is written and read again must be
-/// the same.
+/// Reading must end with a result or an error. What was read must be the same after it is written
+/// and read again.
 pub fn chrome(bytes: &[u8]) {
     let report = trace::chrome::check::check(bytes);
     let (first, summary) = Again::of(bytes);
@@ -170,7 +170,7 @@ pub fn packets(bytes: &[u8]) {
     assert_eq!(second.events, first.events, "{}", shown());
 }
 
-/// The output must be JSON with the right values.
+/// Writes random arguments as Chrome JSON, which must contain the same values.
 pub fn values(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut events: Vec<Value> = Vec::new();
@@ -197,7 +197,7 @@ pub fn values(bytes: &[u8]) {
                 }
                 4 => {
                     let x = f64::from_bits(choices.number());
-                    // JSON has no such number.
+                    // JSON has neither infinities nor NaN.
                     (Word::Float(x), if x.is_finite() { json!(x) } else { Value::Null })
                 }
                 5 => (Word::Float(f64::NAN), Value::Null),

@@ -1,6 +1,6 @@
-//! Acts: what the child process can do with ops. The stand-ins for CUDA's driver and CUPTI are
-//! `tests/programs/plugins/cuda_driver.c` and `cupti_range.c`, in which a kernel adds 5 + c to
-//! counter c.
+//! Acts: sequences of ops, kernels, pauses and graph captures in the child process of a test. The
+//! stand-ins for CUDA's driver and CUPTI are `tests/programs/plugins/cuda_driver.c` and
+//! `cupti_range.c`. In the second one, each kernel adds 5 + c to the counter with the number c.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -18,9 +18,10 @@ pub struct Doubles {
     pub device: WithNumber,
     /// Launches a kernel on a device.
     pub kernel: WithNumber,
-    /// Begins (1 or 2, see `cuda_driver.c`) or ends (0) a capture.
+    /// Begins (1 or 2, see `cuda_driver.c`) or ends (0) the capture of a graph.
     pub captures: WithNumber,
-    /// Returns how many captures became invalid because something waited for a device.
+    /// Returns how often something waited for a device during a capture, which makes the capture
+    /// invalid.
     pub broken: Function,
     collective: WithNumber,
     waiting: Function,
@@ -48,7 +49,7 @@ impl Doubles {
         })
     }
 
-    /// An op with one kernel on device 0.
+    /// Runs an op with one kernel on device 0.
     fn op(&self, correlation: &Correlation, op: u64) {
         correlation.push(Stack::Ops, op);
         (self.kernel)(0);
@@ -56,7 +57,7 @@ impl Doubles {
     }
 }
 
-/// The plugin does not see the end of this op.
+/// Begins an op that is still open when its recording ends.
 pub fn leave_an_op_open(mut session: Session<'_>, doubles: &Doubles) {
     (doubles.device)(0);
     assert!(session.start());
@@ -90,7 +91,7 @@ pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
 }
 
 /// Op 7 has three kernels, one of which is inside op 8. Op 9 has no kernel, op 10 has one kernel on
-/// device 1, and op 11 is on no device.
+/// device 1, and the thread of op 11 has no device.
 fn plain(correlation: &Correlation, doubles: &Doubles) {
     // op, device of the thread, number of kernels (the third one inside an op of its own)
     for (op, on, kernels) in [(7, 0, 3), (9, 0, 0), (10, 1, 1), (11, -1, 1)] {
@@ -109,8 +110,8 @@ fn plain(correlation: &Correlation, doubles: &Doubles) {
     }
 }
 
-/// At its begin and at its end, op 20 waits on device 0 for a kernel of device 1. Another thread
-/// launches these kernels in the ops 21 and 22.
+/// When op 20 begins and when it ends, the plugin waits for device 0, which waits for a kernel on
+/// device 1. Other threads launch the two kernels on device 1, in the ops 21 and 22.
 fn collective(correlation: &Correlation, doubles: &Doubles) {
     let other = |op: u64| {
         (doubles.device)(1);
@@ -136,7 +137,7 @@ fn collective(correlation: &Correlation, doubles: &Doubles) {
     });
 }
 
-/// Op 7 is inside a capture. Another capture begins in op 8 and ends after it.
+/// Op 7 is inside the capture of a graph. Another capture begins in op 8 and ends after it.
 fn capture(correlation: &Correlation, doubles: &Doubles) {
     (doubles.device)(0);
     (doubles.captures)(1);

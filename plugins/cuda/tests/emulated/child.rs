@@ -1,5 +1,5 @@
-//! The child process of the tests: a host of the plugin, which also calls the functions that CUDA's
-//! driver and NVTX would call.
+//! The child process of the tests: a host of the plugin. It also calls those functions of the
+//! plugin that CUDA's driver and NVTX would call.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, PROFILER_RANGE, RUNTIME,
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// Whether a line `later` follows each event, because it came after the flush.
+    /// Set after the flush. From then on, a line `later` follows each event.
     is_later: bool,
 }
 
@@ -65,8 +65,8 @@ static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 pub fn call<F: Copy>(library: &Library, name: &CStr) -> F {
     let found = library.symbol(name).expect("it is exported");
     assert_eq!(size_of::<F>(), size_of::<usize>());
-    // SAFETY: for `F`, callers choose the type of the function with this name; the assertion checks
-    // its size.
+    // SAFETY: as `F`, callers choose the type of the function with this name. The assertion checks
+    // that `F` has the size of a pointer.
     unsafe { std::mem::transmute_copy(&found.as_ptr()) }
 }
 
@@ -83,7 +83,7 @@ fn child() {
     assert_eq!(plugin.problems.all(), []);
     let own = Library::open(Path::new(&file)).expect("it is loaded");
     let injected: extern "C" fn() -> c_int = call(&own, c"InitializeInjection");
-    // A program may mark a range before it uses CUDA.
+    // If the variable is `early`, the program marks a range with NVTX before it uses CUDA.
     if variable("CUDA_TEST_NVTX") != "early" {
         assert_eq!(injected(), 1, "without a recording, too");
     }

@@ -1,5 +1,6 @@
 //! Tests the plugin's collectors with `tests/programs/plugins/cupti_range.c` in place of CUPTI. The
-//! test program starts itself again as a child process, because a process uses one CUPTI.
+//! test program starts itself again as a child process, because the plugin loads only one CUPTI in
+//! a process.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
@@ -32,7 +33,7 @@ impl Child {
     fn make(&self, names: &str) -> Result<*const Collector, String> {
         let names = CString::new(names).expect("no zero byte");
         let mut why = [0; 300];
-        // SAFETY: variables of ours.
+        // SAFETY: the pointers are to variables of this process, which outlive the call.
         let made = unsafe {
             (self.make)(names.as_ptr(), self.cupti.as_ptr(), why.as_mut_ptr(), why.len())
         };
@@ -41,7 +42,7 @@ impl Child {
 
     fn end(&self, collector: &Collector) -> String {
         let mut why = [0; 300];
-        // SAFETY: our collector, and a variable of ours.
+        // SAFETY: the plugin made the collector, and `why` outlives the call.
         let length = unsafe { (self.end)(collector, why.as_mut_ptr(), why.len()) };
         let why = text(&why);
         assert_eq!(length, why.len());
@@ -50,11 +51,11 @@ impl Child {
 }
 
 fn text(bytes: &[c_char]) -> String {
-    // SAFETY: the plugin has written a zero byte.
+    // SAFETY: the plugin has ended the text with a zero byte.
     unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// Returns the values of an op with some kernels, or the collector's error.
+/// Runs an op with this number of kernels. Returns the op's values, or the collector's error.
 fn op(
     collector: &Collector,
     kernel: extern "C" fn(c_int) -> c_int,
@@ -63,7 +64,7 @@ fn op(
 ) -> Result<[Value; 2], i32> {
     let (start, stop) = (collector.start.expect("is there"), collector.stop.expect("is there"));
     let mut values = [Value::default(); 2];
-    // SAFETY: the functions of the collector, as the recorder calls them.
+    // SAFETY: the functions belong to the collector, and are called as the recorder calls them.
     unsafe {
         let state = start(collector.this, on);
         for _ in 0..kernels {
@@ -85,7 +86,8 @@ fn collector_child() {
         call::<End>(&own, c"counterpoint_cuda_collector_end"),
     );
     let child = Child { make, end, cupti: CString::new(&*cupti).expect("no zero byte") };
-    // Mistakes in names are reported before CUPTI is loaded, which needs the driver.
+    // The plugin checks the names, then whether the program has loaded the driver, and only then
+    // loads CUPTI.
     for (names, why) in [
         (GOOD, "the program has not loaded CUDA's driver"),
         ("", "there is no counter"),

@@ -30,7 +30,7 @@ fn every_sample_becomes_a_value_of_its_counter() {
             assert!((before_ns..=utc_ns()).contains(&times[0]), "its clock is an hour behind");
             for (at, row) in of_device.iter().enumerate() {
                 let (sample, counter) = (at / 2, at % 2);
-                // See the table at the top of cupti_pm.c.
+                // See the comment at the top of cupti_pm.c.
                 let value = 1000 * device + 10 * sample + counter;
                 let (track, unit) =
                     [("sm__cycles_active.avg", ""), ("dram__bytes_read.sum.per_second", "B/s")]
@@ -38,8 +38,8 @@ fn every_sample_becomes_a_value_of_its_counter() {
                 let expected = [track, &format!("gpu{device}"), unit, &value.to_string()];
                 assert_eq!(row[2..], expected, "{at}");
                 let since_ns = times[at] - times[0];
-                // The two times may be converted with different comparisons of the clocks, which
-                // may differ by 100 µs.
+                // The plugin may convert the two times to UTC with different offsets, but these
+                // offsets differ by less than 100 µs.
                 assert!((since_ns - 100_000 * sample as i64).abs() < 100_000, "{times:?}");
             }
         }
@@ -109,7 +109,7 @@ fn sampling_pauses_and_goes_on() {
     let Some(cupti) = double_of(&scratch, "plugins/cupti_pm.c", &[]) else { return };
     let more = [("CUDA_TEST_CONFIG", BOTH), ("CUDA_TEST_CYCLES", "3")];
     let recorded = run(&cupti, "counters", &more);
-    // Two recordings came before this one, which pauses once.
+    // These values are from the last of three recordings, which pauses once.
     assert_eq!(recorded.rows("counter").len(), 2 * 6 * 2, "{recorded:?}");
     assert_eq!(recorded.rows("left"), [["0"]]);
 }

@@ -1,8 +1,9 @@
 //! Runs the plugin on a stand-in for CUPTI (`tests/programs/plugins/cupti.c`), which makes the
 //! records of an imaginary program. See docs/cuda.md for tests with a device.
 //!
-//! A test starts itself again as a child process, because a process uses one CUPTI. The child is a
-//! host of the plugin, and writes the data that it gets into a file.
+//! Each test starts the test program again as a child process, because the plugin loads only one
+//! CUPTI in a process. The child is a host of the plugin, and writes the data that it gets into a
+//! file.
 
 mod acts;
 mod child;
@@ -37,8 +38,8 @@ struct Seen {
     id: i64,
     device: i64,
     resource: i64,
-    /// The number of the event's arrow: positive if the arrow begins here, negative if it ends
-    /// here, and 0 without an arrow.
+    /// The number of the arrow between this event and another one: positive if the arrow begins
+    /// here, negative if it ends here, and 0 without an arrow.
     flow: i64,
     arguments: BTreeMap<String, String>,
 }
@@ -156,7 +157,7 @@ fn every_record_becomes_the_event_that_it_is() {
     assert_eq!(lengths(SYNC), [("Stream Sync", call.resource, 90)]);
     assert!(call.start_ns <= waits[0].start_ns && waits[0].end_ns <= call.end_ns);
     assert_eq!(waits[0].arguments["of stream"], "7");
-    // The stand-in's clock is an hour behind.
+    // The stand-in's clock is an hour behind UTC, but the times of the events are in UTC.
     let is_inside = |event: &Seen| span.contains(&event.start_ns);
     assert!(recorded.events.iter().all(is_inside), "{span:?} {:?}", recorded.events);
 
@@ -193,7 +194,8 @@ fn every_record_becomes_the_event_that_it_is() {
         .map(|call| call.id)
         .collect();
     assert_eq!(failed, [8]);
-    // Only work with times has an arrow.
+    // Arrows lead from API calls to their work on the device, but only if the times of this work
+    // are known.
     let flows = |is_start: bool| -> Vec<i64> {
         let all = recorded.events.iter().filter(|event| (event.flow > 0) == is_start);
         let mut ids: Vec<i64> = all.map(|event| event.flow.abs()).filter(|id| *id != 0).collect();
@@ -425,9 +427,9 @@ fn counters_and_ranges_are_in_the_profile() {
     let mut report = counterpoint();
     let reported = report.arg("report").arg(&profile).args(["--format", "json"]).output();
     let text = String::from_utf8(reported.expect("starts").stdout).expect("UTF-8");
-    // See the table at the top of cupti_pm.c: each device has six samples, 0 to 50 and 1000 to
-    // 1050. The mean is weighted by time, so the last sample does not count: the recording ends
-    // there.
+    // See the comment at the top of cupti_pm.c: device 0 has the samples 0, 10 … 50, and device 1
+    // has 1000, 1010 … 1050. For the mean over the time, each value is valid until the next sample,
+    // so the last value does not count.
     for (device, mean) in [(0, 20.0), (1, 1020.0)] {
         let name = format!("\"track\":\"sm__cycles_active.avg\",\"name\":\"gpu{device}\"");
         let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -437,7 +439,8 @@ fn counters_and_ranges_are_in_the_profile() {
         let found = track.split("\"mean\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
         let found: f64 =
             found.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{track}"));
-        // Times are rounded to whole nanoseconds of another clock.
+        // The samples' times are rounded when they are converted to another clock, so the mean is
+        // not exact.
         assert!((found / mean - 1.0).abs() < 1e-4, "{track}");
     }
     let mut export = counterpoint();
@@ -472,7 +475,8 @@ fn run_brings_the_plugin_into_the_program() {
     export.args(["export", "--format", "csv"]).arg(&profile);
     let exported = export.output().expect("starts");
     let text = String::from_utf8_lossy(&exported.stdout);
-    // See the table at the top of cupti.c. The kernel without times counts as a loss.
+    // See the table at the top of cupti.c. The third kernel `double_plus_one` has no times, so it
+    // is not in the profile.
     assert_eq!(text.matches(",double_plus_one,").count(), 2, "{text}");
     assert_eq!(text.matches(",cudaLaunchKernel,").count(), 5, "{text}");
 }

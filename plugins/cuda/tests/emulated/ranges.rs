@@ -138,8 +138,9 @@ fn nothing_is_counted_during_a_capture() {
     let names: Vec<&str> = recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
     assert_eq!(recorded.rows("missing"), [["3", "2"]], "{}", recorded.said());
-    // CUPTI does not report the beginning of these captures, so the plugin has to ask the driver.
-    // Capture 2 is on the stream 0x77, and capture 1 on a stream that is not non-blocking.
+    // In the scenario `streams`, CUPTI does not report that a capture begins, so the plugin has to
+    // ask the driver. `CUDA_TEST_CAPTURE` is 2 to capture the stream 0x77, and 1 to capture a
+    // blocking stream.
     let scratch = Scratch::new();
     let Some(cupti) = double_of(&scratch, SOURCE, &THREADS) else { return };
     let driver = driver_of(&scratch);
@@ -165,7 +166,8 @@ fn a_context_that_is_destroyed_is_forgotten() {
     let ranges = recorded.of_type(PROFILER_RANGE);
     let names: Vec<&str> = ranges.iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
-    // The later context has the same address as the destroyed one.
+    // In the scenario `untold`, nobody tells the plugin that the context is destroyed and that
+    // another one gets its address.
     let Some(recorded) = counted(&[], "untold", THREE) else { return };
     let names: Vec<&str> = recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
@@ -212,7 +214,7 @@ fn nothing_is_counted_in_a_pause_and_each_recording_begins_anew() {
     assert_eq!(recorded.rows("left"), [["0"]]);
 }
 
-/// Compiles the stand-in for CUDA's driver, and returns its file.
+/// Compiles the stand-in for CUDA's driver, and returns the path of the library.
 fn driver_of(scratch: &Scratch) -> String {
     let driver = scratch.join("libcuda.so.1");
     let soname = "-Wl,-soname,libcuda.so.1";
@@ -223,7 +225,7 @@ fn driver_of(scratch: &Scratch) -> String {
 const TWO: &str =
     "cuda.range-counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second,cuda.ranges=op";
 
-/// Number, device and values.
+/// The number, the device and the values of an op.
 type Op = (String, i64, Vec<Option<f64>>);
 
 /// Returns what the child has written, and the ops that have values.
@@ -257,12 +259,12 @@ fn an_op_has_the_values_of_its_kernels() {
     let Some((recorded, found)) = ops_of("plain", TWO) else { return };
     assert_eq!(found, [op(7, 0, 3), op(10, 1, 1)], "{recorded:?}");
     assert_eq!(recorded.rows("missing").len(), 0, "{}", recorded.said());
-    // Counters that need two passes have no values for ops.
+    // Counters for which the same work must run twice have no values for ops.
     let twice = "cuda.range-counters=needs__two_passes.sum,cuda.ranges=op";
     let Some((recorded, _)) = ops_of("plain", twice) else { return };
     let said = recorded.said();
     assert!(said.contains("ops were not counted: these counters need 2 runs"), "{said}");
-    // Op 8 is inside op 7.
+    // The ops 7, 8, 9 and 10 are missing. (Op 8 would be a part of op 7 if op 7 was counted.)
     assert_eq!(recorded.rows("missing"), [["3", "4"]], "{said}");
 }
 

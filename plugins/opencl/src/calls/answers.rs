@@ -1,5 +1,5 @@
-//! Functions whose results would reveal the layer. They return the results that the program would
-//! get without the layer.
+//! OpenCL's functions whose results would reveal the layer if it passed them on unchanged. The
+//! program gets the results that it would get without the layer.
 
 #![allow(non_snake_case, reason = "the functions of OpenCL")]
 
@@ -79,8 +79,8 @@ unsafe extern "C" fn clSetCommandQueueProperty(
             unsafe { old.write(old.read() & !QUEUE_PROFILING) };
         }
         if properties & QUEUE_PROFILING != 0 {
-            // The program itself has turned times on or off, and the layer leaves that as it is.
-            // Without times, the queue's commands are only counted.
+            // The program itself has turned times on or off, and the layer leaves that as it is. If
+            // times are off, the recorder only counts the queue's commands (`untimed`).
             queue.show();
         }
     });
@@ -125,7 +125,7 @@ unsafe extern "C" fn clGetEventProfilingInfo(
             : (Event, u32, usize, *mut c_void, *mut usize) -> Code);
     }
     // For an unknown parameter, an implementation may report that it is invalid, or that there are
-    // no times. PoCL checks for times first, and so does this function.
+    // no times. PoCL reports that there are no times, and so does this function.
     let mut time = 0_u64;
     let code = forward!(slot, (event, param, 8, (&raw mut time).cast(), std::ptr::null_mut())
         : (Event, u32, usize, *mut c_void, *mut usize) -> Code);

@@ -1,8 +1,8 @@
 //! Functions that make queues and kernels, and that release queues and contexts.
 //!
-//! The layer asks for the times of commands when the program makes a queue, except an on-device
-//! queue. If the implementation cannot make such a queue, the layer makes the queue as the program
-//! asked.
+//! When the program makes a queue, the layer asks for a queue whose commands have times, unless it
+//! is an on-device queue. If the implementation cannot make a queue with times, the layer asks for
+//! the queue that the program wanted.
 
 #![allow(non_snake_case, reason = "the functions of OpenCL")]
 
@@ -16,10 +16,12 @@ use crate::api::{
 use crate::next_layer::forward;
 use crate::{names, queues, recorder};
 
-/// The largest number of pairs in a list of properties. A longer list is passed on unchanged.
+/// The largest number of keys in a list of properties, including the 0 at its end. A longer list is
+/// passed on unchanged.
 const MOST_PAIRS: usize = 64;
 
-/// `hidden`: only the layer asked for times.
+/// Stores a queue that was made. `hidden` says whether only the layer, and not the program, asked
+/// for the times of commands.
 fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u64>>>) {
     recorder::watch_exit();
     if let Some(queue) = queues::add(queue, properties, hidden, asked)
@@ -94,9 +96,9 @@ unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
     None
 }
 
-/// Returns the properties that the program asked for, and the list with which the queue's commands
-/// have times. The list is `None` if the program itself asked for times, or for an on-device queue,
-/// in which the host does not enqueue.
+/// Returns the flags of the queue that the program asked for, and a list of properties with which
+/// the queue's commands also have times. The list is `None` if the program itself asked for times,
+/// or for an on-device queue, in which only kernels enqueue commands.
 fn with_times(asked: Option<&[u64]>) -> (u64, Option<Vec<u64>>) {
     let mut all = asked.unwrap_or_default().to_vec();
     let place = all.chunks_exact(2).position(|pair| pair[0] == u64::from(QUEUE_PROPERTIES));

@@ -32,7 +32,7 @@ impl Enqueue {
         let kept = guarded(|| {
             let found = queues::find(queue)?;
             if !queues::reserve() {
-                // This makes room if the oldest command of the queue has ended.
+                // Examining the queue's oldest command makes room if this command has ended.
                 recorder::harvest(&found, 1);
                 if !queues::reserve() {
                     begun.untracked();
@@ -41,12 +41,14 @@ impl Enqueue {
             }
             Some(found)
         });
-        // SAFETY: `wanted` is the program's variable. Whatever it contains is only written back.
+        // SAFETY: `wanted` is the program's variable. The value in it may be anything: it is only
+        // written back if the call returns no event.
         let event = if wanted.is_null() { std::ptr::null_mut() } else { unsafe { wanted.read() } };
         Self { begun, name, queue, kept: kept.flatten(), wanted, event }
     }
 
-    /// Returns the variable for the event, or null if nobody wants it.
+    /// Returns the variable in which the implementation should store the event. Returns null if
+    /// neither the layer nor the program needs the event.
     fn event(&mut self) -> *mut Event {
         if self.kept.is_none() && self.wanted.is_null() {
             return std::ptr::null_mut();
@@ -54,8 +56,9 @@ impl Enqueue {
         &raw mut self.event
     }
 
-    /// Records the end of the call. `command` is called after success only, because otherwise the
-    /// program's arguments may be invalid.
+    /// Gives the event to the program if `wanted` is not null, and records the end of the call.
+    /// `command` is called after success only, because otherwise the program's arguments may be
+    /// invalid.
     fn end(self, code: Code, command: impl FnOnce() -> Command) {
         let Self { begun, name, queue, kept, wanted, event } = self;
         let is_shared = !wanted.is_null();
@@ -141,7 +144,7 @@ fn copy(name: &'static str, bytes: usize) -> Command {
     Command::new(Work::Copy, name, Some(bytes as u64))
 }
 
-/// Returns the product of the program's three sizes.
+/// Returns the product of the three sizes in `region`.
 ///
 /// # Safety
 /// `region` must be null or an array of three numbers.
@@ -155,13 +158,13 @@ unsafe fn elements(region: *const usize) -> Option<u64> {
     region.iter().try_fold(1_u64, |product, size| product.checked_mul(*size as u64))
 }
 
-/// A copy of a part of a buffer, whose elements are bytes.
+/// Describes a copy of a part of a buffer, whose elements are bytes.
 fn rect(name: &'static str, region: *const usize) -> Command {
     // SAFETY: the specification requires that `region` is an array of three numbers.
     Command::new(Work::Copy, name, unsafe { elements(region) })
 }
 
-/// Work on a part of an image.
+/// Describes work on a part of an image.
 fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> Command {
     // SAFETY: the specification requires that `region` is an array of three numbers.
     let bytes = unsafe { elements(region) }
@@ -183,7 +186,7 @@ fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
     Some(numbers)
 }
 
-/// A kernel with its index space.
+/// Describes a kernel with its index space.
 fn kernel(
     kernel: Kernel,
     dimensions: u32,
@@ -200,7 +203,7 @@ fn kernel(
     Command { work: Work::Kernel, name, bytes: None, sizes }
 }
 
-/// Returns the number of bytes of some memory objects.
+/// Returns the sum of the sizes of the memory objects in a list, in bytes.
 fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     if list.is_null() {
         return None;
@@ -209,8 +212,8 @@ fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     (0..count as usize).map(|index| ask::mem_size(unsafe { list.add(index).read() })).sum()
 }
 
-/// Returns the sum of the sizes of pointers to shared virtual memory (SVM). A missing size means
-/// the whole allocation, whose size is not known.
+/// Returns the sum of the sizes of some pieces of shared virtual memory (SVM). Without a list of
+/// sizes, the pieces are whole allocations, whose sizes are not known.
 fn svm_sizes(count: u32, sizes: *const usize) -> Option<u64> {
     if sizes.is_null() {
         return None;

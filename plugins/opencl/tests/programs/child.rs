@@ -1,4 +1,4 @@
-//! The child process of the tests: a host of the plugin, which runs an OpenCL program.
+//! The child process of the tests. It is a host, which loads the plugin and runs an OpenCL program.
 
 use std::ffi::{CString, c_char, c_int};
 use std::fmt::Write as _;
@@ -105,7 +105,8 @@ fn child() {
     for said in SAID.lock().expect("not poisoned").iter().filter(|text| !text.contains("another")) {
         let _ = writeln!(lines.0, "said\t{said}");
     }
-    // The plugin refuses a second recording while the first one runs.
+    // This problem is expected: the plugin refused the second recording, because the first one was
+    // running.
     let refused = "profilerCreate returned -1";
     for (problem, _) in plugin.problems.all().iter().filter(|(p, _)| p.to_string() != refused) {
         let _ = writeln!(lines.0, "problem\t{problem}");

@@ -2,9 +2,10 @@
 //! layer.
 //!
 //! The test program starts itself again as a child process, with `OPENCL_LAYERS` set. The child
-//! starts a recording, loads the program, which was compiled as a shared object, and calls its
-//! `main`. It writes what the plugin hands over into a file. The expected numbers are at the top of
-//! the programs' sources, counted by hand, or are measured by the programs.
+//! loads the program, which was compiled as a shared object, starts a recording, and calls the
+//! program's `main`. The child writes a file with everything that the plugin hands over. The
+//! expected numbers were counted by hand (see the top of each program's source), or are measured by
+//! the programs.
 
 mod child;
 mod recorded;
@@ -23,7 +24,7 @@ const KERNEL: u32 = 6;
 const RUNTIME: u32 = 8;
 const COUNTER: u32 = 22;
 
-/// The op in which the child runs the program.
+/// The id of the op in which the child runs the program.
 const OP: u64 = 4_242;
 
 #[test]
@@ -35,7 +36,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same result");
     joined(&recorded);
-    // See the top of vector.c.
+    // The expected numbers are at the top of vector.c.
     let count = |name: &str| recorded.named(name).len();
     assert_eq!(count(&kernel), 3);
     assert_eq!((count("grow"), count("write buffer"), count("copy buffer")), (1, 2, 1));
@@ -61,7 +62,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     let grow = recorded.named("grow")[0];
     assert_eq!(argument(grow, "global size").as_deref(), Some("[64, 32]"));
     assert_eq!(argument(grow, "global offset").as_deref(), Some("[0, 0]"));
-    // The whole buffer has 4,096 numbers of 4 bytes.
+    // In vector.c, a whole buffer has 4,096 numbers of 4 bytes.
     for (name, bytes) in [
         ("write buffer", 16_384),
         ("read buffer", 16_384),
@@ -130,8 +131,8 @@ fn counters_follow_the_commands() {
         found.map(|row| row[5].parse().expect("a number")).collect()
     };
     let depth = values("queue depth");
-    // The depth changes when a command is enqueued and when it ends. The size of six commands is
-    // known.
+    // The depth changes when a command is enqueued and when it ends. For six of the 11 commands,
+    // the number of bytes is known.
     assert_eq!((depth.len(), depth.last()), (22, Some(&0.0)));
     assert!(depth.iter().all(|depth| (0.0..=11.0).contains(depth)), "{depth:?}");
     let bytes = values("bytes in flight");
@@ -247,7 +248,7 @@ fn a_flood_is_bounded() {
     let recorded = run(&scratch, &object, "flood", &[only_kernels]);
     assert_eq!(recorded.written, "70000\n");
     // The plugin keeps at most 65,536 pending commands (docs/plugins.md). The write before the
-    // kernels has already ended.
+    // kernels has already ended, so all pending commands are kernels.
     assert_eq!(recorded.named("grow").len(), 65_536);
     assert_eq!(recorded.events.len(), 65_536, "only what was requested");
     assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow without a begin");
@@ -342,7 +343,8 @@ fn the_clock_of_the_device_is_used_if_it_has_one() {
     const HOUR_NS: i64 = 3_600_000_000_000;
     for shift_ns in [0, HOUR_NS] {
         let Some(timer) = layer(&scratch, &format!("-DSHIFT={shift_ns}ull")) else { return };
-        // The loader calls the last layer in the list first.
+        // The loader calls the last layer in `OPENCL_LAYERS` first, so the plugin's layer calls the
+        // layer `timer`.
         let layers = format!("{timer}:{}", plugin().display());
         let mut recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layers)]);
         // The simulated clock is `shift_ns` ahead of the clock of PoCL's events, so the plugin
@@ -405,7 +407,8 @@ fn every_function_for_memory_passes_its_arguments_on() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same results");
     joined(&recorded);
-    // The call, the name of its work, and the bytes, as in memory.c.
+    // The called function, the name of the command in the trace, and the command's bytes, as in
+    // memory.c.
     let mut expected: Vec<(&str, &str, Option<&str>)> = vec![
         ("clEnqueueWriteBufferRect", "write buffer", Some("64")),
         ("clEnqueueCopyBufferRect", "copy buffer", Some("32")),
@@ -432,7 +435,8 @@ fn every_function_for_memory_passes_its_arguments_on() {
         let bytes = activity.arguments.get("bytes").map(String::as_str);
         found.push((&call.expect("joined").name, &activity.name, bytes));
     }
-    // A device may lack some of the functions. The program prints their names.
+    // A device may lack some of the functions. The program prints the names of the functions that
+    // the device lacks.
     let lacks: Vec<&str> =
         recorded.written.lines().filter_map(|line| line.strip_prefix("lacks ")).collect();
     expected.retain(|(call, ..)| !lacks.contains(call));

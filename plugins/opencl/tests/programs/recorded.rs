@@ -1,4 +1,5 @@
-//! Runs programs, and reads the lines that the child has written.
+//! Runs OpenCL programs, alone or in the child process of the tests, and reads the lines that the
+//! child has written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,7 @@ use testkit::{Scratch, c};
 
 use crate::{KERNEL, MEMCPY, MEMSET, RUNTIME};
 
-/// Cargo builds the shared object with the tests.
+/// Returns the plugin's shared object, which Cargo builds with the tests.
 pub fn plugin() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let file = test.with_file_name("libcounterpoint_opencl.so");
@@ -18,7 +19,7 @@ pub fn plugin() -> PathBuf {
     file
 }
 
-/// The directory for PoCL's compiled kernels, which is not in the user's home.
+/// The directory for PoCL's compiled kernels, which PoCL uses instead of the user's cache.
 pub fn cache() -> PathBuf {
     plugin().with_file_name("pocl-cache")
 }
@@ -152,8 +153,8 @@ pub fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &st
     recorded
 }
 
-/// Runs a program without a recording. With `layer`, the plugin's file is its layer, which then
-/// records nothing. Returns the program's output and the content of its file.
+/// Runs a program without a recording. With `layer`, the program's calls pass through the plugin's
+/// layer, which records nothing. Returns the program's output and the content of its file.
 pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) -> (Output, String) {
     let written = scratch.join("alone");
     let mut command = Command::new(program);
@@ -167,8 +168,8 @@ pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) ->
     (output, fs::read_to_string(&written).expect("the program wrote"))
 }
 
-/// Checks that each device activity belongs to a call, by its id and by an arrow, and does not
-/// begin before this call.
+/// Checks that each device activity has a call with the same id, and an arrow from this call. The
+/// activity must not begin before the call, within the accuracy of the device's clock.
 pub fn joined(recorded: &Recorded) {
     let calls: BTreeMap<i64, &Seen> =
         recorded.of_type(RUNTIME).iter().filter(|call| call.id != 0).map(|c| (c.id, *c)).collect();
@@ -183,7 +184,7 @@ pub fn joined(recorded: &Recorded) {
         assert!(activity.start_ns >= call.start_ns - accuracy, "{call:?} {activity:?}");
         assert!(activity.end_ns >= activity.start_ns && activity.device == 0);
         if call.name == "clEnqueueReadBuffer" {
-            // In the tests' programs, each of these calls waits for its command.
+            // In the tests' programs, each `clEnqueueReadBuffer` waits for its command.
             assert!(activity.end_ns <= call.end_ns + accuracy, "{call:?} {activity:?}");
         }
         assert!(activity.start_ns >= recorded.span.0 && activity.end_ns <= recorded.span.1);

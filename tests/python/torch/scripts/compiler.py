@@ -1,5 +1,5 @@
-"""Calls the C++ compiler `real` of this folder, but compiles the same text with the same options only once. Keeps the
-object files in the folder `kept`."""
+"""Stands in for a C++ compiler: calls the compiler `real` in its own folder, but compiles the same text with the same
+options only once. Keeps the object files in the folder `kept`."""
 
 import hashlib
 import os

@@ -73,7 +73,7 @@ def without_repeats(ops):
 
 
 def sums(ops):
-    """Returns the ops whose counts or times are not the sum of their own and of the ops inside."""
+    """Returns the ops whose counts or times are not the sum of their own values and those of the ops inside."""
     inside = collections.defaultdict(lambda: [0, 0.0])
     for op in ops:
         inside[op["parent"]][0] += op["counters"][FAULTS]
@@ -87,7 +87,8 @@ def sums(ops):
 
 
 def slices(prof):
-    """Reads the counts by name and kind from the events that torch exports."""
+    """Reads the counts of each op (total, self and workers) from torch's exported trace. Also returns the
+    names of ops without counts."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         prof.export_chrome_trace(path)

@@ -84,7 +84,8 @@ elif what == "elsewhere":
     print("elsewhere", names(recorded))
     whole(4)
 elif what == "prepared":
-    # The first profiler is not started. It has no result, and the next one is whole.
+    # The first profiler is not started, so it has no result. The result of the next profiler is
+    # complete.
     new().prepare_trace()
     whole(2)
 elif what == "one after the other":

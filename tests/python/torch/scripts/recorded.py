@@ -1,6 +1,6 @@
-"""Profiles the work that the first argument selects with torch.profiler, and exports the trace to the path in the
-second argument. Prints torch's own sums as JSON: {"sums": {op: [calls, total µs, self µs]}, "shapes": [[op, shapes,
-calls, total, self]]}."""
+"""Does the work that the first argument selects, in most cases with torch.profiler. Most traces are exported to the
+path in the second argument. In some cases, prints torch's own sums as JSON: {"sums": {op: [calls, total µs, self µs]},
+"shapes": [[op, shapes, calls, total, self]]}."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import threading
 import time
 
 if sys.argv[1].startswith("unknown "):
-    # Counterpoint does not know this version of PyTorch.
+    # PyTorch gets a version number that Counterpoint does not know.
     import types
 
     (folder,) = [path for path in sys.path if os.path.exists(f"{path}/torch/version.py")]
@@ -48,7 +48,7 @@ def steps(count=3):
 
 
 def sums(recorded):
-    # Torch has a row for each overload of an op.
+    # Torch has a row for each overload of an op, so the overloads are added up.
     found, shapes = {}, {}
     for averages, to, key_of in [
         (recorded.key_averages(), found, lambda op: op.key),
@@ -147,7 +147,7 @@ elif what == "killed":
     recorded.export_chrome_trace(path)
     os.kill(os.getpid(), signal.SIGKILL)
 elif what == "cut":
-    # A process that is killed while it hands over its recording leaves the same files.
+    # This leaves the same files as a process that is killed while it hands over its recording.
     import glob
 
     with profile(activities=CPU) as recorded:

@@ -1,12 +1,12 @@
 """Records steps of a model with Python's stacks. argv: what, where to write torch's trace, the profile (unused).
 
 Prints what PyTorch itself reports, as JSON:
-- `steps`: the row of all steps;
-- `lines`: for each function of this file, the number and the self time of the ops whose innermost function outside of
-  PyTorch it is;
-- `places`: the lines of the functions;
+- `steps`: the rows of steps in PyTorch's table, with their counts;
+- `lines`: for each function, the number and the self time of its ops (an op counts for the innermost function on its
+  stack that is not PyTorch's);
+- `places`: for three functions of this file, the first line and the line after the last one;
 - `flops`: the floating-point operations of each op;
-- `shaped`: the same by the shapes of an op's inputs, with the number and the time of these calls."""
+- `shaped`: for each op and each set of input shapes, the calls, their floating-point operations and their time."""
 
 import collections
 import inspect

@@ -1,7 +1,7 @@
 # `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that a Python program
-# executes this file when it starts (unless Python ignores the variable: -I, -E, -S). The code waits
-# until the program imports TVM's virtual machine or PyTorch, and then makes the package record it.
-# It prints nothing, must not fail, and must be valid in every version of Python.
+# executes this file when it starts (unless Python was started with -I, -E or -S). The code waits until the
+# program imports TVM's virtual machine or PyTorch, and then makes the package `counterpoint` record it. This
+# code prints nothing, must not fail, and must be valid in every version of Python.
 
 
 def _begin():
@@ -22,8 +22,8 @@ def _finder(package):
     import sys
 
     class Finder(object):
-        """Notices an import of TVM's virtual machine or PyTorch, and lets the other finders find
-        it."""
+        """Notices an import of TVM's virtual machine or PyTorch, and lets the other finders find the
+        module."""
 
         waiting = {"tvm.runtime.vm": attach, "torch": attach_torch}
 
@@ -44,9 +44,9 @@ def _finder(package):
                 return
 
             def exec_module(module):
-                # This runs once; a reload uses the original loader. The finder stays until now,
-                # because a program may look for a module (`importlib.util.find_spec`) before it
-                # imports it.
+                # This function runs once; a reload uses the original loader. The finder is removed
+                # only here, because a program may look for a module (`importlib.util.find_spec`) before
+                # importing it.
                 try:
                     del spec.loader.exec_module
                 except Exception:

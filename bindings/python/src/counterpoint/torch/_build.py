@@ -1,6 +1,7 @@
 """Compiles the shim (`_shim/*.cpp`), and stores it in the user's cache (`_cache.py`).
 
-The shim uses the C++ ABI of one version of PyTorch, so the cache has one file for each version:
+The shim uses the C++ ABI of one version of PyTorch, so the cache has one file for each version
+(and for each state of the sources, and each compiler):
 
     $XDG_CACHE_HOME/counterpoint/torch/2.15.0+cu132-<torch's git>-<sources>-<compiler>-<digest>.so
 
@@ -13,7 +14,8 @@ A release contains compiled shims for the versions of PyTorch with which it was 
 
 These files are unpacked into the cache. Such a shim needs C and C++ libraries that are at least as new as
 those of the machine that compiled it. With older libraries, the shim is compiled as usual. The
-files are compressed, so that the wheel's platform tag need not cover the libraries that they need.
+files are compressed: they are no shared libraries, so the wheel's platform tag need not cover the libraries
+that the shims need.
 """
 
 from __future__ import annotations
@@ -72,10 +74,9 @@ class Built(NamedTuple):
 
 
 def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Built:
-    """Returns the shim: the one that came with the package if `prebuilt`, otherwise the one in the
-    cache, which is compiled first if it is missing. `say` receives lines for the user. Raises
-    NoShim.
-    lines for the user. Raises NoShim."""
+    """Returns the shim that came with the package, if there is one and `prebuilt` is true. Otherwise
+    returns the cached shim. If the cache has no shim or cannot be used, the shim is compiled. `say`
+    receives lines for the user. Raises NoShim."""
     sources = sorted(SHIM.glob("*.cpp"))
     headers = include()
     if not sources:
@@ -110,7 +111,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         raise NoShim(NO_COMPILER)
     waits = f"compiling the bridge to PyTorch {torch.version}: another process does that, and this one waits for it"
     with _cache.locked(cache, LONGEST_BUILD_S, lambda: say(waits)) as alone:
-        # Another process may have made the shim meanwhile, or failed to make it.
+        # While this process waited for the lock, another one may have made the shim, or failed to.
         found = _cache.find(cache, name)
         if found is not None:
             return Built(found, None)
@@ -118,7 +119,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         if before is not None:
             raise NoShim(before)
         if alone:
-            # Folders that killed processes left behind.
+            # Remove what killed processes left behind.
             for left in cache.glob(".build-*"):
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
         say(f"compiling the bridge to PyTorch {torch.version} (once; {DURATION})")
@@ -144,7 +145,7 @@ NO_COMPILER = (
 class _Compiler(NamedTuple):
     words: list[str]
     key: str
-    """Changes when the compiler does."""
+    """A text that changes when the compiler changes."""
 
 
 def _compiler() -> Optional[_Compiler]:
@@ -153,7 +154,8 @@ def _compiler() -> Optional[_Compiler]:
         path = shutil.which(words[0]) if words else None
         if path is None:
             continue
-        # Asking the compiler for its version would take 20 ms at each start.
+        # The key is made of the compiler's arguments, path, size and time, because asking the
+        # compiler for its version would take 20 ms at each start.
         real = os.path.realpath(path)
         about = os.stat(real)
         text = repr((words[1:], real, about.st_size, about.st_mtime_ns))
@@ -190,8 +192,8 @@ def prebuild(torch: Torch, folder: Path) -> Path:
 
 
 def cached(torch: Torch, cache: Path) -> Optional[tuple[Optional[Path], Optional[str]]]:
-    """Returns the shim in the cache, and the reason if compiling it failed a short time ago. `None`
-    if the cache has no shim and the machine has no compiler."""
+    """Returns the cached shim (if there is one), and why compiling it failed (if it failed a short time
+    ago). `None` if the cache has no shim and the machine has no compiler."""
     compiler = _compiler()
     first = _first_part(torch, sorted(SHIM.glob("*.cpp")), include())
     name = f"{first}-{compiler.key if compiler else '*'}"
@@ -222,7 +224,7 @@ def _unpacked(torch: Torch, sources: list[Path], headers: Path) -> Optional[Buil
             return Built(made, folder, prebuilt=True)
         built = Built(_cache.put(cache, name, made), None, prebuilt=True)
     except (OSError, lzma.LZMAError):
-        # The disk is full or the package is damaged.
+        # For example, the disk is full, or the package is damaged.
         built = None
     shutil.rmtree(folder, ignore_errors=True)
     return built
@@ -286,7 +288,7 @@ def _compile(
         for name, process in running:
             _finish(process, name, folder / f"{Path(name).stem}.log", compiler, until, tick)
         libraries = ["-L", str(torch.folder / "lib"), "-ltorch_cpu", "-lc10"]
-        # PyTorch has already loaded these libraries, so no run path is needed.
+        # These libraries are already loaded when the shim is loaded, so it needs no run path.
         link = [*compiler.words, "-shared", "-Wl,-z,defs", *linking, "-o", str(output), *map(str, objects), *libraries]
         running.append(("the shim", _start(link, folder / "link.log")))
         _finish(running[-1][1], "the shim", folder / "link.log", compiler, until, tick)
@@ -301,7 +303,7 @@ def _compile(
 
 
 def _start(words: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    # The compiler must not be recorded.
+    # With this environment, Counterpoint does not record the compiler.
     environment = {**os.environ, "LC_ALL": "C", "COUNTERPOINT_RUN_FILE": ""}
     environment.pop("LD_PRELOAD", None)
     try:
@@ -321,7 +323,8 @@ def _finish(
     until: float,
     tick: Callable[[], None],
 ) -> None:
-    """Waits for a process, and calls `tick` repeatedly until it ends. Raises NoShim if it fails."""
+    """Waits for a process, and calls `tick` repeatedly until it ends. Raises NoShim if the
+    process fails or takes too long."""
     while True:
         left = until - time.monotonic()
         try:
@@ -333,8 +336,8 @@ def _finish(
             tick()
     if code != 0:
         lines = log.read_text(errors="replace").splitlines()
-        # The first such line is the useful one: the linker names what is missing before the
-        # compiler reports that the linker failed.
+        # The first line about an error is the useful one: the linker names what is missing before
+        # the compiler reports that the linker failed.
         telling = (line for line in lines if "error" in line or "undefined" in line)
         told = next(telling, lines[-1] if lines else f"exit code {code}")
         raise NoShim(f"{compiler.words[0]} cannot compile {name}: {told.strip()}")

@@ -2,12 +2,12 @@
 
 A user who can write to the cache can run code in this process. So the folder is used only if nobody
 except this user and root can replace it or any folder above it. These folders are checked from the
-root directory downwards, before anything is created in them. So root makes no files in the home of
-another user if HOME is still set to it.
+root directory downwards, before anything is created in them. So root creates nothing in another
+user's home, even if HOME names that home.
 
-A shim's name ends with a digest of its content, which is compared before the file is loaded,
-because a truncated file (after a full disk, or an interrupted copy) kills the process that loads it
-by SIGBUS.
+A shim's name ends with a digest of its content, which is compared before the file is loaded. This is
+necessary because loading a truncated file (after a full disk, or an interrupted copy) would kill the
+process by SIGBUS.
 
     .lock               a process locks this file while it compiles
     .build-*            folders in which processes compile
@@ -32,7 +32,8 @@ from typing import Optional
 from counterpoint._trust import all_untrusted, untrusted
 
 REMEMBERED_S = 3600.0
-"""What the compiler lacked may have been installed since."""
+"""For how many seconds a failure is remembered. After that, the user may have installed what the compiler
+lacked."""
 
 _LONGEST_REASON = 4096
 _SILENT_S = 1.0
@@ -147,7 +148,8 @@ def _digest(content: bytes) -> str:
 
 
 def _content(path: Path, most: int = -1) -> Optional[bytes]:
-    """Returns the content of a regular file that nobody else can write."""
+    """Returns the content of a file, or `None` if it is not a regular file or another user can write to
+    it."""
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
@@ -162,8 +164,8 @@ def _content(path: Path, most: int = -1) -> Optional[bytes]:
 
 @contextlib.contextmanager
 def locked(cache: Path, longest_s: float, waits: Callable[[], None]) -> Iterator[bool]:
-    """Keeps other processes from building at the same time. The value of the `with` says whether
-    this process has the lock. Without it (some file systems have no locks), the caller may still
+    """Keeps other processes from compiling shims at the same time. The value of the `with` says whether
+    this process has the lock. Without the lock (some file systems have none), the caller may still
     build, because the finished file is moved into its place in one step. `waits` is called once
     if another process builds for longer than a second."""
     file = os.open(cache / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -6,7 +6,8 @@ import os
 
 
 def told(error: BaseException) -> str:
-    """Returns the type and the text of an error. If the error's own code fails, returns only the type."""
+    """Returns the type and the text of an error. If the error cannot be converted to text, returns
+    only the type."""
     try:
         return f"{type(error).__name__}: {error}"
     except BaseException:

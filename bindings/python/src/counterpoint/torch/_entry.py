@@ -1,9 +1,10 @@
-"""Decides at `import torch` what to connect. If the package is installed, the entry point
-(`_counterpoint_torch.py`) calls `autoload`.
+"""Decides at `import torch` which parts of the bridge between PyTorch and Counterpoint to connect.
+If the package is installed, PyTorch runs the entry point in `_counterpoint_torch.py`, which calls
+`autoload`.
 
 An exception would make `import torch` fail. So `autoload` raises only KeyboardInterrupt, because
-Ctrl-C is meant for the program. If the environment asks for nothing, importing this must stay
-cheap.
+Ctrl-C is meant for the program. If the environment variables ask for no part, importing this module
+must be cheap.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ def autoload() -> None:
 
 
 def is_off() -> bool:
-    """Returns whether the user has switched the bridge off. PyTorch's variable is checked here,
-    too, because not only PyTorch calls `autoload`."""
+    """Returns whether the user has switched the bridge off. PyTorch's own switch,
+    `TORCH_DEVICE_BACKEND_AUTOLOAD`, is checked here, too, because not only PyTorch calls
+    `autoload`."""
     ours = os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
     return ours or os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
 
@@ -61,7 +63,8 @@ def wanted() -> list[str]:
 
 
 def disables_cupti() -> bool:
-    """Without the shim, PyTorch's profiler would use CUPTI although the user forbids it."""
+    """Returns whether the user forbids CUPTI and this PyTorch was built for CUDA. Then the shim is
+    needed, because without it, PyTorch's profiler would use CUPTI nevertheless."""
     if os.environ.get("KINETO_DISABLE_CUPTI", "") in ("", "0"):
         return False
     torch = sys.modules.get("torch")

@@ -1,5 +1,6 @@
-"""Connects the parts of the bridge. Loads the shim into this process, and passes the tables of
-libcounterpoint.so to it (`counterpoint/torch.h`). The public functions raise nothing into the program except
+"""Connects the parts of the bridge between PyTorch and Counterpoint. Loads the shim, a C++ library
+for one version of PyTorch, into this process, and passes libcounterpoint.so's tables of functions
+to it (`counterpoint/torch.h`). The public functions raise nothing into the program except
 KeyboardInterrupt.
 """
 
@@ -29,11 +30,11 @@ class NotConnected(Exception):
 
 
 class Bridge:
-    """The loaded shim and the loaded library."""
+    """The loaded shim and the loaded libcounterpoint.so."""
 
     def __init__(self, shim: ctypes.CDLL, library: ctypes.CDLL) -> None:
         self.shim = shim
-        """Functions `counterpoint_torch_*` of the C++ files."""
+        """The shim, with the functions `counterpoint_torch_*` that its C++ files define."""
         self.library = library
         """libcounterpoint.so, with the tables `counterpoint_torch_*`."""
         self.begun: dict[str, bool] = {}
@@ -80,7 +81,8 @@ def _load_plugins(address: int) -> None:
     try:
         thread.start()
     except RuntimeError:
-        # No thread can be started here, so the shim loads the plugins later.
+        # Without this thread, the shim's function `counterpoint_torch_plugins_begin` loads the
+        # plugins.
         return
     thread.join()
 
@@ -91,8 +93,8 @@ _failure: Optional[str] = None
 
 
 def begin(part: str) -> bool:
-    """Connects a part, and returns whether it is connected. If not, writes one line with the
-    reason. Raises only KeyboardInterrupt."""
+    """Connects a part, and returns whether it is connected. If it is not, writes the reason as one
+    line on stderr, but only once. Raises only KeyboardInterrupt."""
     try:
         with _lock:
             found = bridge()
@@ -112,8 +114,8 @@ def begin(part: str) -> bool:
 
 
 def bridge() -> Optional[Bridge]:
-    """Returns the bridge, which the first call makes. If that failed, the first call writes a line.
-    Raises only KeyboardInterrupt."""
+    """Returns the bridge, which the first call makes, or `None` if that failed. The reason is
+    written as one line on stderr, but only once. Raises only KeyboardInterrupt."""
     global _bridge, _failure
     with _lock:
         if _bridge is None and _failure is None:
@@ -176,8 +178,8 @@ def _make() -> Bridge:
             shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             break
         except OSError as error:
-            # A shim that came with the package may need newer libraries. The next turn of the loop
-            # compiles one.
+            # A shim that came with the package may need newer libraries than this machine has. In
+            # this case, the next turn of the loop compiles a shim on this machine.
             if not built.prebuilt:
                 why = f"load {built.path}: {error}"
                 raise NotConnected(f"PyTorch {version} is not connected: {why}") from None

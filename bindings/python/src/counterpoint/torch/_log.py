@@ -1,14 +1,15 @@
-"""Passes each recording of PyTorch's profiler to the run that records this process.
+"""Adds the recordings of PyTorch's own profiler to the profile that Counterpoint records of this
+process.
 
-The profilers of PyTorch, also `torch.profiler`, use `torch.autograd.profiler.profile`. Its method
+PyTorch's profilers, including `torch.profiler`, use `torch.autograd.profiler.profile`. Its method
 `__exit__` is replaced by a function that calls the original, and then passes the result to the
 shim, which streams it to the profile (`counterpoint/torch_log.h`). The program gets the same result
-as before, and can still save it once.
+as without Counterpoint, and can save it once, as PyTorch allows.
 
-If the shim cannot do this (PyTorch is too old or unknown, or there is no compiler), PyTorch writes
-the recording as a trace file into the process's part of the profile, and the command line imports
-it. PyTorch can save a result only once. So the program then gets an object that copies the trace
-file when it is saved.
+If the shim cannot do this (PyTorch is too old or unknown, or there is no compiler), PyTorch saves
+the result as a trace file in this process's folder of the profile. The command `counterpoint`
+imports this file later. PyTorch can save a result only once. So the program then gets a substitute
+for the result, which copies the trace file when the program saves it.
 
 A result that may be invalid (`_whole.py`) is not read, and is counted as a loss.
 """
@@ -86,7 +87,8 @@ def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def taken_over(result: Any, kind: Any) -> Any:
-    """Writes a result to the profile. Returns the object that the program gets as its result."""
+    """Adds a result to the profile, if possible. Returns the object that the program gets as its
+    result."""
     bridge = _load.bridge()
     # The shim for an older PyTorch does not have this function.
     if bridge is not None and hasattr(bridge.shim, "counterpoint_torch_log_begin") and _load.begin("log"):
@@ -103,7 +105,7 @@ def taken_over(result: Any, kind: Any) -> Any:
 
 
 class Saved:
-    """Takes the place of a result that was already saved to a file. It has all of its methods."""
+    """Takes the place of a result that was already saved to a file, and has all methods of that result."""
 
     def __init__(self, result: Any, path: str) -> None:
         self._result = result
@@ -128,7 +130,8 @@ class Saved:
 
 
 def _rename(source: BinaryIO, to: BinaryIO, path: str) -> None:
-    """Replaces the name of the file, which PyTorch writes at the end of a trace file."""
+    """Corrects the copy of a trace file: PyTorch wrote the original file's path at the end, which
+    is replaced by the path of the copy."""
     size = source.seek(0, os.SEEK_END)
     begin = max(size - 8192, 0)
     source.seek(begin)
@@ -157,7 +160,7 @@ class _Table(ctypes.Structure):
 
 
 def _table() -> Optional[_Table]:
-    """`None` if the library is older than this package."""
+    """Returns the table, or `None` if libcounterpoint.so is older than this package."""
     from counterpoint._agent import agent
 
     _, library = agent()
@@ -166,15 +169,16 @@ def _table() -> Optional[_Table]:
 
 
 def _count_invalid() -> None:
-    """Counts a recording that PyTorch may have left invalid."""
+    """Counts as a loss that a recording is not in the profile, because its result may be
+    invalid."""
     table = _table()
     if table is not None:
         table.invalid()
 
 
 def _new_file() -> Optional[str]:
-    """Returns the path of a new file in the process's part of the profile, if something records
-    this process."""
+    """Returns the path of a new file in this process's folder of the profile. Returns `None` if
+    Counterpoint does not record this process now, or if libcounterpoint.so is too old."""
     table = _table()
     if table is None:
         return None
@@ -183,7 +187,8 @@ def _new_file() -> Optional[str]:
 
 
 def _stream(bridge: _load.Bridge, result: Any) -> None:
-    """If this fails, writes a line on stderr."""
+    """Passes a result to the shim, which adds it to the profile. If this fails, writes a line on
+    stderr."""
     address = _address(bridge, result)
     if address is None:
         complain("a recording of torch.profiler is not in the profile: its result is of an unknown type")
@@ -198,8 +203,9 @@ def _stream(bridge: _load.Bridge, result: Any) -> None:
 
 
 def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
-    """pybind11 has a protocol that passes the address of a C++ object to modules that another
-    compiler made. It checks the type and the ABI."""
+    """Returns the address of the result's C++ object, or `None` if pybind11 refuses to give it.
+    pybind11's conduit protocol passes such addresses to modules that were compiled separately,
+    after it has checked the type and the ABI."""
     global _type_info
     import torch
 
@@ -223,5 +229,5 @@ def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
 
 
 _TYPE_INFO_NAME = b"St9type_info"
-"""A capsule does not copy its name."""
+"""A constant, because a capsule does not copy its name and needs it as long as it exists."""
 

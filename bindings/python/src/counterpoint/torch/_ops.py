@@ -1,4 +1,5 @@
-"""Records the ops of this process with the part `ops` of the bridge."""
+"""Records the ops that PyTorch runs in this process, with the part `ops` of the bridge to
+PyTorch."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from counterpoint.errors import UnsupportedError
 from counterpoint.torch import _load
 
 SHAPES_VARIABLE = "COUNTERPOINT_TORCH_SHAPES"
-"""`counterpoint run --shapes` sets it."""
+"""`counterpoint run --shapes` sets this variable."""
 
 PARALLEL_UNSEEN = "parallel_unseen"
 _WHY_NOT_PARALLEL = {
@@ -56,11 +57,11 @@ class Ops:
         self._record.restype = ctypes.c_int32
         self._process = os.getpid()
         self._started: list[bool] = []
-        """What `start` began and nobody has stopped: whether with shapes."""
+        """The argument `shapes` of each call of `start` that no `stop` has undone yet."""
 
     def start(self, shapes: bool) -> None:
-        """Makes PyTorch call the shim for each op in this process, until each `start` was followed
-        by a `stop`."""
+        """Makes PyTorch call the shim for each op in this process, until `stop` has undone all
+        calls of `start`."""
         self._leave_parent()
         self._add(shapes)
         self._started.append(shapes)
@@ -79,9 +80,9 @@ class Ops:
             raise UnsupportedError("PyTorch refused to be observed (at::addGlobalCallback failed)")
 
     def _leave_parent(self) -> None:
-        """A forked child undoes its parent's calls of `start` when it calls `start` itself. Right
-        after the fork, another thread of the parent may have held a lock of PyTorch or of the
-        shim."""
+        """In a forked child, undoes the parent's calls of `start`. The child does this when it
+        calls `start` itself. Right after the fork, a lock of PyTorch or of the shim may still be
+        held by a thread that only the parent has."""
         if self._process != os.getpid():
             self._process = os.getpid()
             while self._started:
@@ -108,7 +109,8 @@ _follows = False
 
 
 def connect() -> Ops:
-    """Raises an UnsupportedError if the part cannot be connected."""
+    """Returns the part `ops`, which the first call connects. Raises an UnsupportedError if this is
+    impossible."""
     global _ops
     import torch  # noqa: F401  (the bridge needs it)
 
@@ -124,7 +126,7 @@ def connect() -> Ops:
 
 
 def follow_run() -> None:
-    """Records the ops of a process that `counterpoint run` started, until it ends."""
+    """Records the ops of this process, which `counterpoint run` started, until the process ends."""
     global _follows
     if _follows:
         return
@@ -132,6 +134,6 @@ def follow_run() -> None:
     ops = connect()
     if ops.watch_parallel() is not None:
         recorder().lose(PARALLEL_UNSEEN, 1)
-    # The names of the run's counters must be available before PyTorch's profiler starts.
+    # `ready` makes the names of the run's counters available, and `start_for_run` reads them.
     ops.ready()
     ops.start_for_run(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))

@@ -1,4 +1,5 @@
-"""Compiles the shim before a program needs it. This does not import PyTorch, which would take seconds.
+"""Compiles the shim, the C++ library of the bridge to PyTorch, before a program needs it. PyTorch is not
+imported, because that would take seconds.
 
     python _prepare.py doctor           prints a line of JSON about the shim for this Python's PyTorch, or
                                         nothing without PyTorch or if the bridge is switched off; if the
@@ -23,7 +24,9 @@ from pathlib import Path
 from typing import Optional
 
 if __name__ == "__main__":
-    # The modules in the folder of this file are parts of a package.
+    # Python looks for modules in `sys.path[0]`, which is the folder of this file at first. But the
+    # modules here must be imported as parts of their package, so the folder that contains the
+    # package takes its place.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from counterpoint.torch import _build, _cache
@@ -32,7 +35,7 @@ from counterpoint.torch._load import known, unknown
 
 
 def installed() -> Optional[_build.Torch]:
-    """Reads the properties of PyTorch from its installed files."""
+    """Reads the properties of the installed PyTorch from its files. Returns `None` if there is no PyTorch."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return None
@@ -46,8 +49,8 @@ def installed() -> Optional[_build.Torch]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             values.update({target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)})
     version = values.get("__version__")
-    # Wheels of all known versions have the new ABI of strings (`True`). For a build of PyTorch with
-    # the old ABI, the process that imports it compiles another shim.
+    # Wheels of all known versions use the new ABI of libstdc++'s strings (`True`). For a build with
+    # the old ABI, the process that imports PyTorch compiles another shim.
     git = str(values.get("git_version", ""))
     return None if version is None else _build.Torch(str(version), git, True, folder)
 

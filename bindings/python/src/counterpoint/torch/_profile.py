@@ -35,8 +35,9 @@ class Profile:
 
     @property
     def path(self) -> str:
-        """The profile's directory, for `counterpoint report` and other commands. Unless `output` was given,
-        or `counterpoint run` records this process, the directory is removed together with this object."""
+        """The profile's directory, for `counterpoint report` and other commands. It is temporary
+        unless `output` was given or `counterpoint run` records this process. A temporary directory
+        is removed when no profile or report that uses it exists any more."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         self._session.finish()
@@ -69,7 +70,7 @@ class Profile:
     ) -> Literal[False]:
         self._open = False
         if self._session is None or self._ops is None or self._process != os.getpid():
-            # Forked inside the `with` block: the profile belongs to the parent.
+            # This process was forked inside the `with` block, so the profile belongs to its parent.
             return False
         try:
             native = recorder()
@@ -84,14 +85,13 @@ class Profile:
             finally:
                 _session.end(native, self._session)
         except Exception as trouble:
-            # An error of ours must not replace the error of the program.
+            # An error of Counterpoint must not replace an exception of the program.
             self._session.trouble = self._session.trouble or str(trouble)
         return False
 
     def report(self) -> Report:
-        """Returns a report of the ops and ranges of this process that have been recorded so far; after the
-        `with` block, of all of them. An op or range belongs to the profile if the outermost op or range
-        around it began inside the block."""
+        """Returns a report of the ops and ranges that this process has run inside the `with` block so far. An
+        op or range inside others belongs to the profile if the outermost of them began inside the block."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         document = self._document
@@ -109,9 +109,9 @@ class Profile:
         return report
 
     def loops(self) -> LoopReport:
-        """Returns the loops that instrumented modules counted in this process while the profile was recorded.
+        """Returns the loops of instrumented modules that ran in this process while the profile was recorded.
         Call this after the `with` block. If `counterpoint run` records this process, the loops of the block
-        cannot be separated from the others. Then this returns all loops that the run has recorded so far."""
+        cannot be separated from the others. In this case, returns all loops that the run has recorded so far."""
         if self._session is None or self._open:
             raise CounterpointError("the profile is not closed yet: ask for its loops after the `with`")
         if not self._session.joined and not self._request.loops:
@@ -141,10 +141,11 @@ def profile(
     `counters`: names of counters that `counterpoint list` shows, or `[]` to record only times. By default,
     the variable `COUNTERPOINT_CPU_METRICS` chooses the counters. If it is not set, the default counters are
     recorded if they can be read without a system call; otherwise only times are recorded. If a counter is not
-    available, the error says why. `multiplex`: if there are more counters than the processor has, let them
-    take turns.
+    available, the `with` statement raises an error that says why. `multiplex`: if there are more counters
+    than the processor has, let them take turns.
 
-    `output`: a directory for the profile. By default, the profile is removed with the returned object.
+    `output`: a directory for the profile. By default, the profile is temporary: it is removed when neither
+    the returned object nor a report of it exists any more.
 
     `shapes`: distinguish ops by the types, shapes and devices of their tensors. PyTorch then also passes the
     arguments of each op to Counterpoint, which costs more than recording the op itself.
@@ -152,12 +153,13 @@ def profile(
     `loops`: also record the loops of modules that Counterpoint has instrumented; `Profile.loops()`
     shows them.
 
-    `budget`: the largest part of each thread's processor time that recording may use, for example `"2%"` or
-    0.02. Then all ops are counted, but only some ops, chosen at random, are timed. The report has one row for
-    each timed op, with its `Weight` (docs/sampling.md). With 0, ops are only counted. `budget` cannot be
-    combined with `loops`.
+    `budget`: the largest fraction of each thread's processor time that recording may use, for example `"2%"`
+    or 0.02. With a budget, all calls of ops are counted, but only some calls, chosen at random, are timed.
+    The report has one row for each timed call; its column `Weight` is the number of calls that the row
+    represents (docs/sampling.md). With 0, calls are only counted. `budget` cannot be combined with `loops`.
 
-    If `torch.profiler` records at the same time, the counts are also arguments of its events.
+    If `torch.profiler` records at the same time, the values of the counters also become arguments of the
+    events that it records for ops.
 
     In a process that `counterpoint run` started, the profile is a part of the run and has the run's counters.
     Profiles that are open at the same time must have the same counters.

@@ -1,5 +1,5 @@
-"""Shows the progress of a step that takes longer than a second, in one line on a terminal, like the
-command line (`crates/cli/src/terminal/progress.rs`):
+"""Shows the progress of a step that takes longer than a second, in one line on a terminal, as the
+program `counterpoint` does (`crates/cli/src/terminal/progress.rs`):
 
     counterpoint: compiling the bridge to PyTorch 2.15.0: 3 of 6 files, 12 s
 
@@ -16,9 +16,9 @@ from typing import Optional
 from counterpoint._visible import visible
 
 SILENT_S = 1.0
-"""How long there is no line."""
+"""How long a step must take before its line appears."""
 REDRAW_S = 0.2
-"""The time between two drawings."""
+"""The line is drawn again after this time at the earliest."""
 _ERASE = "\r\x1b[K"
 
 
@@ -32,15 +32,16 @@ class Progress:
         self._is_terminal = _is_terminal()
 
     def show(self, far: str) -> None:
-        """Draws how far the step has progressed. Draws at most a few times per second, however often it is
-        called."""
+        """Draws the line, with `far` as the text that says how far the step has progressed. Does
+        nothing in the first second of the step, and directly after the line was drawn."""
         now = time.monotonic()
         is_early = now - self._since < SILENT_S
         if not self._is_terminal or is_early or (self._drawn is not None and now - self._drawn < REDRAW_S):
             return
         self._drawn = now
         line = visible(f"counterpoint: {self._what}: {far}, {now - self._since:.0f} s")
-        # The terminal would break a longer line into two, and the begin could not be erased.
+        # The terminal would break a longer line into two, and the first of these could not be
+        # erased.
         _write(_ERASE + line[: _columns() - 1])
 
     def end(self) -> None:

@@ -1,8 +1,9 @@
 """Converts the document of `counterpoint ops --format json` (docs/schema.md) to a report about PyTorch.
 
 The columns are the same as in reports about TVM. Durations and counters without "Total" in their names are
-those of the op itself, without the ops that it calls. Counters include the counts of OpenMP's threads that
-worked for the op; these counts also have columns of their own.
+those of the op itself, without the ops that it calls. (If only some calls were timed, durations include these
+ops.) Counters include the counts of OpenMP's threads that worked for the op; these counts also have columns
+of their own.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from counterpoint.metrics import Count, Duration, Metric, Percent, Text
 from counterpoint.report import Loss, Report, Row
 
 MACHINE = "torch"
-"""The name of PyTorch among the hosts that call ops."""
+"""The name that PyTorch has in the list `vms` of the document."""
 
 
 def report(document: Mapping[str, Any], process: int, configuration: Mapping[str, Metric]) -> Report:
-    """Returns the report of the ops of PyTorch in this process."""
+    """Returns the report of the ops that PyTorch called in the process with the number `process`."""
     machines = {
         vm["vm"] for vm in document["vms"] if vm["process"] == process and vm["name"] == MACHINE
     }
@@ -64,8 +65,8 @@ class _Columns(_ops.Columns):
         self.below = self._below()
 
     def _below(self) -> dict[int, dict[str, Optional[float]]]:
-        """Returns what other threads counted for each op, including the ops inside it. A value is
-        `None` if a part of it is not known."""
+        """Returns, for each op, the sums of the counts of the other threads that worked for the op or for ops
+        inside it. A sum is `None` if one of its terms is not known."""
         sums: dict[int, dict[str, Optional[float]]] = {}
         for op in self.all:
             sums[op["op"]] = {name: op["workers"].get(name, 0) for name, _ in self.counters}
@@ -98,7 +99,8 @@ class _Columns(_ops.Columns):
         return row
 
     def _in_tasks(self) -> set[int]:
-        """The ops of an OpenMP thread inside a task, whose counts include them."""
+        """Returns the ops that OpenMP threads ran inside tasks. `total` leaves them out, because the counts
+        of a task include those of its ops."""
         tasks: dict[int, list[tuple[float, float]]] = {}
         for op in self.all:
             for region in op["regions"]:
@@ -129,7 +131,7 @@ class _Columns(_ops.Columns):
             "Count": Count(len(outer)),
         }
         if self.sampled:
-            # An op around a timed op may have been only counted.
+            # Not all outermost ops are known: an op that contains a timed op may not have been timed itself.
             total["Duration (us)"] = total["Count"] = None
             total.update({name: None for name, _ in self.counters})
             return total

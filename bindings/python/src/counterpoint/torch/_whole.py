@@ -6,20 +6,20 @@ SyncActivityProfilerHandler.cpp, GenericActivityProfiler.cpp, output_membuf.h):
 
 - *Prepare* discards the current recording, even if another profiler made it.
 - *Stop* ends the current recording, even if another profiler made it. It takes the events that all threads
-  have handed over, although these threads may still write to the events, and may free them.
+  have handed over, and may free them. These threads may still write to the events.
 - A second stop finds no recording. Its result has no buffers, and saving the result reads a null pointer.
 - A stop on a thread that has no profiler returns a result without a trace, and saving it also reads a null
-  pointer. If a profiler runs inside another one on the same thread, its stop also ends the outer profiler, so
-  this happens to the outer profiler.
+  pointer. If a profiler runs inside another one on the same thread, the stop of the inner profiler also ends
+  the outer one. The later stop of the outer profiler then finds no profiler.
 
 A result does not show whether one of these things has happened. So all calls of prepare, start and stop in
-this process are counted. A result is complete if no other call began or was running between the begin of its
-own prepare and the end of its own stop:
+this process are counted. The result of a profiler is complete if no call of another profiler began or was
+running between the begin of this profiler's prepare and the end of its stop:
 
     other threads   ──start──┐                                      ┌──stop── (not whole)
     this profiler            └─ prepare ── start ── … ── stop ── whole
 
-Later calls of other profilers do no harm, because after its stop, the result owns its events.
+Later calls of other profilers do no harm, because the result owns its events after the stop.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ PREPARE, START, STOP = range(3)
 
 
 class _State:
-    """The calls of prepare, start and stop in this process."""
+    """Counts the calls of prepare, start and stop in this process."""
 
     def __init__(self) -> None:
-        # Reentrant, because a signal handler or a finalizer may use a profiler meanwhile.
+        # The lock is reentrant, because a signal handler or a finalizer may use a profiler while
+        # this thread has the lock.
         self.lock = threading.RLock()
         self.number = 0
         """How many calls have begun."""
         self.running = 0
-        """How many of them have not returned."""
+        """How many calls have not returned."""
         self.last: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
-        """The last call of each profiler that was alone until then, and its number."""
+        """The kind and the number of each profiler's last call. There is an entry only if that call was a
+        prepare or a start that was `alone` (see `Call`)."""
 
 
 _state = _State()
@@ -56,12 +58,13 @@ class Call:
 
     def __init__(self) -> None:
         self.alone = False
-        """Whether the profiler was alone from its prepare to the end of this call."""
+        """Whether no call of another profiler was running between this profiler's prepare and the end of this
+        call."""
 
 
 @contextlib.contextmanager
 def call(profiler: Any, kind: int) -> Iterator[Call]:
-    """Counts a call of a profiler. The call is made in the body of the `with`."""
+    """Counts a call of prepare, start or stop. The caller makes this call in the body of its `with`."""
     made, state = Call(), _state
     with state.lock:
         number = state.number = state.number + 1
@@ -74,7 +77,7 @@ def call(profiler: Any, kind: int) -> Iterator[Call]:
     finally:
         with state.lock:
             state.running -= 1
-            # Another call may have begun and ended meanwhile.
+            # Another call may have begun and ended during this one.
             made.alone = alone and state.number == number
             if made.alone and kind != STOP:
                 state.last[profiler] = (kind, number)
@@ -82,13 +85,15 @@ def call(profiler: Any, kind: int) -> Iterator[Call]:
 
 def is_whole(stop: Call, result: Any) -> bool:
     """Returns whether the result of this stop can be read."""
-    # For a thread without a profiler, the start time is 0. (Before PyTorch 2.4, it is in µs.)
+    # If the thread had no profiler, the result's start time is 0. (Before PyTorch 2.4, the time is
+    # in µs.)
     began = getattr(result, "trace_start_ns", None) or getattr(result, "trace_start_us", None)
     return stop.alone and began is not None and began() != 0
 
 
 def _forked() -> None:
-    """The calls of other threads do not return in a forked child."""
+    """Forgets all calls in a forked child. The parent's other threads do not exist there, so calls that they
+    had begun never return."""
     global _state
     _state = _State()
 

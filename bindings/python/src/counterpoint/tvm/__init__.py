@@ -1,4 +1,5 @@
-"""Makes reports on each op, with counters, for TVM's Relax virtual machines. Works with the stock wheels.
+"""Reports the time and the counters of each op that a Relax virtual machine of TVM calls. Works with TVM's
+stock wheels.
 
     import counterpoint.tvm as cp
 

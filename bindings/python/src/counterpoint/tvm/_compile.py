@@ -8,9 +8,10 @@
              ▼ text ── counterpoint loops instrument --schedule ──► text ── TVM's LLVM ──► module
 ```
 
-Both functions are replaced while any thread is in such a block; for other threads, they behave as
-before. The counting code is added to the text that LLVM has optimised, and not to TIR, because
-calls in TIR would keep LLVM from vectorising and unrolling the loops around them.
+`tvm.tirx.build` and `target.build.llvm` are replaced while any thread is in such a block. For
+threads that are in no such block, they behave as before. The counting code is added to the text
+that LLVM has optimised, and not to TIR, because calls in TIR would keep LLVM from vectorising and
+unrolling the loops around them.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ _NO_FUNCTIONS = "s_tir.lwp_disable_func_prof"
 
 @dataclass
 class _Wish:
-    """The state of a `with` block."""
+    """What a `with loops(…)` block asks for, and the state of the compilation inside the block."""
 
     words: list[str]
     choice: _tir.Choice
     functions: Optional[bool]
     is_plain: bool
-    """None of the options that choose loops was given."""
+    """Whether none of `max_depth`, `min_height` and `siblings` was given."""
     surveyed: Optional[_tir.Survey] = None
     error: Optional[CounterpointError] = None
     count: int = 0
@@ -62,18 +63,20 @@ def loops(
     functions: Optional[bool] = None,
     filter: Union[str, Sequence[str], None] = None,
 ) -> Iterator[None]:
-    """Counts and times the loops of all code that this thread compiles with TVM's LLVM inside the `with`.
+    """Instruments all code that this thread compiles with TVM's LLVM inside the `with` block, so that its
+    loops are counted and timed.
 
         with counterpoint.tvm.loops(max_depth=2):
             ex = tvm.compile(mod, "llvm")
 
     Reports then show the names, kinds and extents that the loops have in the schedule. The arguments are the
-    same as for `instrument_module`, with two differences. Depth and height refer to the loops of the schedule
-    that are left after TVM has unrolled and vectorised; parallel loops are included. `filter` matches names
-    of PrimFuncs.
+    same as for `instrument_module`, with two differences. `max_depth` and `min_height` refer to the loops of
+    the schedule that are left after TVM has unrolled and vectorised; parallel loops are included. `filter`
+    matches names of PrimFuncs.
 
-    If TVM's own pass is switched on in the `PassContext` (`tirx.instrument_lwp`), this pass chooses the
-    loops, according to its own keys. Then `max_depth`, `min_height` and `siblings` cannot be given.
+    If TVM's own instrumentation pass is switched on in the `PassContext` (`tirx.instrument_lwp`), that pass
+    chooses the loops, according to its own keys. Then `max_depth`, `min_height` and `siblings` cannot be
+    given.
 
     If such `with` blocks are nested, the innermost one applies. Other threads are not affected."""
     words = _loops._words(mode, max_depth, min_height, siblings, functions, filter)
@@ -120,7 +123,7 @@ def _check_version() -> None:
 
 
 class _Hooks:
-    """Replaces two functions of TVM while any `with` block is open."""
+    """Replaces `tvm.tirx.build` and `target.build.llvm` while any `with loops(…)` block is open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,7 +158,7 @@ class _Hooks:
             self._open -= 1
             if self._open == 0:
                 tvm_ffi.register_global_func(_BUILD, self._generate, override=True)
-                # Another package may have replaced the function meanwhile.
+                # Another package may have replaced `tvm.tirx.build` since `enter`.
                 if tvm.tirx.build is self._ours:
                     tvm.tirx.build = self._build
                 self._generate = self._build = self._ours = None

@@ -1,5 +1,5 @@
 """Reads counters of NVIDIA's devices, by PAPI's names, around ops. The plugin `cuda` makes native
-collectors for them, so no Python code runs around each op.
+collectors for these counters, so no Python code runs around each op.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ class DeviceCounters:
 
     def __init__(self, index: int, names: Optional[list[str]]) -> None:
         self.index = index
-        # A name without a device means this device.
+        # A counter's name without `:device=` means the counter of the device `index`.
         chosen = _defaults() if names is None else names
         self.names = [name if ":device=" in name else f"{name}:device={index}" for name in chosen]
 
 
 def _defaults() -> list[str]:
-    """The default counters, as in TVM's former collector."""
+    """Returns the default counters: those that one of the variables below names, otherwise the
+    counter that TVM's former PAPI collector also read by default."""
     for variable in ("COUNTERPOINT_CUDA_METRICS", "TVM_PAPI_CUDA_METRICS"):
         listed = os.environ.get(variable)
         if listed is not None:
@@ -83,7 +84,7 @@ def _collector(names: list[str]) -> int:
 
 
 def _explained(why: ctypes.Array[ctypes.c_char]) -> str:
-    """If rights are missing, adds what the user can do."""
+    """Returns the plugin's error message. If rights are missing, adds what the user can do."""
     text = why.value.decode(errors="replace")
     return f"{text}: {_RIGHTS}" if _OPTION in text else text
 
@@ -98,7 +99,7 @@ class Registered:
         self.failure: Optional[str] = None
 
     def remove(self) -> None:
-        """Stores the reason if reading the counters failed."""
+        """Removes the collector. If reading the counters failed, stores the reason in `failure`."""
         self._native.collector_remove(self._number)
         why = ctypes.create_string_buffer(_ROOM)
         if _plugin().counterpoint_cuda_collector_end(self._collector, why, _ROOM):
@@ -106,7 +107,8 @@ class Registered:
 
 
 def register(native: _native.Native, counters: DeviceCounters) -> Optional[Registered]:
-    """If the counters cannot be read on this machine, warns once."""
+    """Registers a collector for the counters. If they cannot be read on this machine, warns once
+    and returns `None`."""
     if not counters.names:
         return None
     try:
@@ -117,8 +119,8 @@ def register(native: _native.Native, counters: DeviceCounters) -> Optional[Regis
 
 
 def index_of(device: Any) -> int:
-    """Returns the number of a `tvm.runtime.Device`, or of a text such as `cuda:1`; 0 if it has
-    none."""
+    """Returns the number of a `tvm.runtime.Device`, or the number in a text such as `cuda:1`. A
+    text without a number, such as `cuda`, means 0."""
     if not isinstance(device, str):
         for name in ("index", "device_id"):
             number = getattr(device, name, None)

@@ -14,7 +14,7 @@ from typing import Any
 _FUNCTION = re.compile(r"^@(.+):$")
 _CALL = re.compile(r"^\s+call\s+(\S+)\s")
 _RETURN = re.compile(r"^\s+ret\s")
-# These builtins call a function that is only known at run time, or allocate the heap of shapes.
+# Calls of these builtins show that a called function or a shape is known only at run time.
 _UNKNOWN = frozenset(
     {"vm.builtin.invoke_closure", "vm.builtin.make_closure", "vm.builtin.call_tir_dyn", "vm.builtin.alloc_shape_heap"}
 )
@@ -50,10 +50,10 @@ def _of_text(text: str) -> frozenset[str]:
         elif (found := _CALL.match(line)) is not None:
             calls[name].add(found[1])
         elif _RETURN.match(line) is None:
-            # A jump, or an instruction of a later TVM.
+            # The instruction is a jump, or one that only a later version of TVM has.
             open_ended.add(name)
     open_ended |= {name for name, called in calls.items() if called & _UNKNOWN}
-    # A function that calls such a function is not fixed either.
+    # A function that calls a function that is not fixed is not fixed either.
     while more := {n for n, called in calls.items() if called & open_ended} - open_ended:
         open_ended |= more
     return frozenset(calls) - open_ended

@@ -7,12 +7,13 @@
  executable ◄── import ─── LLVM module ◄── load_module("….ll") ── instrumented text
 ```
 
-TVM's own LLVM compiles the instrumented text, so the versions of LLVM match. LLVM has already
-optimised this text, so the instrumented loops are the loops that run. The original module is not
-changed.
+TVM's own LLVM has written the text and compiles the instrumented text, so no other version of LLVM
+has to read it. LLVM has already optimised this text, so the instrumented loops are the loops that
+run. The original module is not changed.
 
 The added code finds the recorder of this process by itself, when TVM compiles the first function
-(`docs/loops.md`). It counts nothing until a profile or a run records.
+(`docs/loops.md`). This code counts nothing until `profile(vm, loops=True)` or `counterpoint run
+--loops` records it.
 """
 
 from __future__ import annotations
@@ -51,20 +52,22 @@ def instrument_module(
     """Returns a copy of a compiled module in which loops are counted and timed.
 
     `module`: the result of `tvm.compile` or `relax.build`, or a `tvm.runtime.Module`. It must contain code
-    that TVM compiled with LLVM in this process. Whole Relax models are supported, in both modes of execution.
-    The copy has the same type, is used in the same way, and computes the same results.
+    that TVM compiled with LLVM in this process. Whole Relax models are supported, with `exec_mode="bytecode"`
+    and with `exec_mode="compiled"`. The copy has the same type, is used in the same way, and computes the
+    same results.
 
     `mode`: a hit is one entry into a loop. `sampled` counts each hit, and times the first 100 hits of each
-    thread and then random ones. `timed` counts and times each hit. `count` only counts hits. `log` records
-    the beginning and the end of each of the first 100 hits.
+    loop on each thread, and then random ones. `timed` counts and times each hit. `count` only counts hits.
+    `log` counts each hit, and records when each of the first 100 hits of each loop on each thread begins and
+    ends.
 
     `max_depth`: leave out loops that have more than this number of loops around them (0: only outermost
     loops; default 2, or no limit with `siblings`). `min_height`: leave out loops that have fewer than this
     number of levels of loops inside (0: also innermost loops; default 1, but outermost loops are always
-    taken). `siblings`: instrument only loops that have siblings.
-    `functions`: False instruments no functions; True also instruments functions without an instrumented loop.
-    `filter`: instrument only functions whose name matches one of these patterns; `*` matches any text, `?`
-    one character.
+    taken). `siblings`: instrument only loops that have siblings, which are other loops directly in the same
+    loop or function. `functions`: False instruments no functions; True also instruments functions without an
+    instrumented loop. `filter`: instrument only functions whose name matches one of these patterns; `*`
+    matches any text, `?` one character.
 
     To record the loops, use `profile(vm, loops=True)`, or start the process with
     `counterpoint run --loops`."""
@@ -159,9 +162,9 @@ _DESTRUCTORS = re.compile(r"^@llvm\.global_dtors = .*\n", re.MULTILINE)
 
 
 def _crashes_in_destructors() -> bool:
-    """The JIT of TVM 0.25 looks for a module's destructors when it is already partly destroyed,
-    does not find them, and throws. Instrumented code works without its destructor, which only
-    notifies the recorder."""
+    """Returns whether this is TVM 0.25. Its JIT looks for a module's destructors when the JIT is
+    already partly destroyed, does not find them, and throws. Instrumented code works without its
+    destructor, which only notifies the recorder."""
     import tvm
 
     return str(tvm.__version__).split(".")[:2] == ["0", "25"]
@@ -173,9 +176,11 @@ class _Rebuilt:
     def __init__(self, folder: Path, words: list[str], count: int = 0) -> None:
         self.folder = folder
         self.words = words
-        # The number of instrumented modules makes their names unique.
+        # The number of modules instrumented so far; it is a part of the next module's name, which
+        # makes the names unique.
         self.count = count
-        # The modules and their copies, by identity, because a module may be imported twice.
+        # The modules and their copies, by the module's hash, because a module may be imported
+        # twice.
         self.made: dict[int, tuple[Any, Any]] = {}
 
     def module(self, module: Any) -> Any:
@@ -205,7 +210,7 @@ class _Rebuilt:
         return made
 
     def _machine(self, module: Any) -> Any:
-        """The program of a virtual machine, without the modules that it imports."""
+        """Returns a copy of a virtual machine's program, without the modules that the program imports."""
         import tvm_ffi
 
         path = str(self.folder / "machine.vm")

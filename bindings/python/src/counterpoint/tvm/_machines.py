@@ -1,11 +1,12 @@
-"""Stores the state of each virtual machine of this process, by replacing methods of TVM's class
-`VirtualMachine`. While nothing is recorded, they behave as before:
+"""Keeps the state of each virtual machine of TVM in this process. To do so, it replaces methods of
+TVM's class `VirtualMachine`. While nothing is recorded, the new methods behave like the old ones.
+An *instrument* is a function that TVM calls before and after each op.
 
 | method | what is added |
 |---|---|
-| `__init__` | stores the devices and whether parallel launches can be seen; attaches under `counterpoint run` |
+| `__init__` | stores the devices and whether parallel launches can be seen; starts recording under `counterpoint run` |
 | `__getitem__` | while recording, wraps the function, so that its calls are recorded as runs |
-| `invoke_stateful` | the same |
+| `invoke_stateful` | while recording, makes the call a recorded run |
 | `set_instrument` | stores the user's instrument; while recording, makes our instrument call it |
 """
 
@@ -26,7 +27,8 @@ from counterpoint.tvm import _fixed, _native
 _STATE = "_counterpoint_state"
 _lock = threading.RLock()
 _count = 0
-# The hook of `counterpoint run` sets this: new machines are recorded until the process ends.
+# Whether new machines are recorded until the process ends; `_hook/sitecustomize.py` sets this for
+# `counterpoint run`.
 attach_all = False
 # Why parallel launches of new machines cannot be seen; None if they can.
 blind: Optional[str] = None
@@ -43,17 +45,19 @@ class Machine:
 
     def __init__(self, devices: list[Any], unseen: Optional[str], executable: Any = None) -> None:
         self.devices = devices
-        # `None` if it is not known. The machine itself keeps the executable alive.
+        # `None` if the executable is not known. The `VirtualMachine` keeps its executable alive,
+        # too.
         self._executable = executable
         self._fixed: Optional[frozenset[str]] = None
-        # Whether the recording has a budget.
+        # Whether the recording has a budget (a limit on what recording may cost).
         self._budget = False
         # Why the machine's parallel launches are not seen; `None` if they are seen.
         self.unseen = unseen
         self.user: Any = None
         # Our instruments, each with the machine's number and the user's instrument that it calls.
         self._ours: list[tuple[Any, int, Any]] = []
-        # Our instrument is still set, because TVM may be about to call it.
+        # Whether our instrument is still set after the end of a recording, because TVM may be about
+        # to call it.
         self.lingers = False
         self.number = -1
         # The name in profiles, which no other machine has.
@@ -72,13 +76,14 @@ class Machine:
         return self._open
 
     def add(self, by: int) -> int:
-        """Changes the number of profiles that record this machine, and returns it."""
+        """Adds `by` to the number of profiles that record this machine, and returns the new number."""
         self._open = self.open + by
         return self._open
 
     def register(self, native: _native.Native, name: Optional[str]) -> None:
-        """Gets the machine's number from the agent, once for each name. A name that another machine
-        has gets a number, so that a report contains only the calls of its own machines."""
+        """Gets the machine's number from the agent (libcounterpoint.so), once for each name. If
+        another machine has the name, a number is appended, so that a report contains only the calls
+        of its own machines."""
         global _count
         with _lock:
             if name is None:
@@ -98,8 +103,8 @@ class Machine:
             self.number, self.name = known
 
     def instrument(self, native: _native.Native) -> Any:
-        """Returns our instrument. Earlier instruments are kept alive, because another thread may be
-        in a call of one of them, and TVM has no reference to it."""
+        """Returns our instrument. Earlier instruments are kept alive: another thread may be inside
+        a call of such an instrument, and TVM does not keep the instrument alive during the call."""
         for ours, number, user in self._ours:
             if number == self.number and user is self.user:
                 return ours
@@ -108,8 +113,9 @@ class Machine:
         return ours
 
     def set(self, vm: Any, native: _native.Native) -> None:
-        """Sets our instrument. If the user has none, the agent may remove ours for single runs. A
-        user's instrument expects every call."""
+        """Sets our instrument. In a recording with a budget, the agent may remove it for single
+        runs, but only if the user has set no instrument. The user's instrument expects every call,
+        and our instrument passes the calls on to it."""
         self._budget = native.switch(self.number, None)
         ours = self.instrument(native)
         vm._set_instrument(ours)
@@ -125,7 +131,8 @@ class Machine:
         return name in self._fixed
 
     def leave(self, vm: Any, native: _native.Native) -> None:
-        """Restores the user's instrument, or waits with it if the machine may be in an op now."""
+        """Restores the user's instrument. If the machine may be in an op now, our instrument stays
+        until a later call of `__getitem__`, `invoke_stateful` or `set_instrument`."""
         native.switch(self.number, None)
         self.lingers = not native.quiet(self.number)
         if not self.lingers:
@@ -134,7 +141,7 @@ class Machine:
 
 
 def install() -> None:
-    """Replaces the methods. Calling this again has no effect."""
+    """Replaces the methods of `VirtualMachine`. Calling this again has no effect."""
     global _installed
     with _lock:
         if _installed:
@@ -153,8 +160,8 @@ def install() -> None:
 
 
 def _note_early(cls: type) -> None:
-    """Parallel launches of existing machines and kernels cannot be seen, because a kernel looks up
-    the function for launches when it is loaded."""
+    """Notes the machines and kernels that exist already. Their parallel launches cannot be seen,
+    because a kernel looks up the function for launches when it is loaded."""
     global _early_library
     for vm in gc.get_referrers(cls):
         if type(vm) is cls:
@@ -164,7 +171,8 @@ def _note_early(cls: type) -> None:
 
 
 def _kernels(vm: Any) -> set[int]:
-    """Over RPC, the machine's modules are in another process."""
+    """Returns the hashes of the modules with the machine's kernels. Returns none if the machine
+    runs over RPC, because its modules are then in another process."""
     found: set[int] = set()
     modules = [] if is_remote(vm) else list(vm.module.imports)
     while modules:
@@ -254,7 +262,8 @@ def _set_instrument(original: Callable[..., Any], self: Any, instrument: Any) ->
 
 
 def state_of(vm: Any) -> Machine:
-    """A machine may be older than this module."""
+    """Returns the state of a machine. If the machine is older than the replaced methods, its state
+    is made now."""
     state = getattr(vm, _STATE, None)
     if not isinstance(state, Machine):
         state = Machine(_processor(), _OLDER)
@@ -268,8 +277,8 @@ def is_remote(vm: Any) -> bool:
 
 
 def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machine:
-    """Records the machine's ops until `detach`. Functions that are taken from it meanwhile are
-    recorded as runs."""
+    """Records the machine's ops until `detach`. If the program takes a function from the machine in
+    this time, calls of the function are recorded as runs."""
     if is_remote(vm):
         raise UnsupportedError(
             "the virtual machine runs over RPC, so its ops cannot be seen: profile it in the"
@@ -286,7 +295,8 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
 
 
 def detach(vm: Any) -> None:
-    """Restores the user's instrument when no profile of the machine is left."""
+    """Ends the recording of the machine by one profile. After the last profile, restores the user's
+    instrument."""
     with _lock:
         state = state_of(vm)
         if state.open and state.add(-1) == 0:

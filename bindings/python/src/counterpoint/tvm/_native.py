@@ -1,5 +1,5 @@
-"""Connects the package with libcounterpoint.so: with its table (`counterpoint/agent.h`) and its functions for
-TVM's FFI (`counterpoint/tvm.h`).
+"""Connects the package with libcounterpoint.so: with its table of functions (`counterpoint/agent.h`) and its
+functions for TVM's FFI (`counterpoint/tvm.h`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from counterpoint._agent import Recorder, file_of
 from counterpoint.errors import ArgumentError, CounterpointError, UnsupportedError
 
 SUPPORTED = ("0.25", "0.26", "0.27")
-"""Releases of TVM, with any patch number."""
+"""The releases of TVM that are supported, with any patch number."""
 OLDEST_FFI = (0, 1, 12)
 
 _RTLD_NOLOAD = 0x4
@@ -35,7 +35,7 @@ _WHO_HAS = {
 
 
 class Value(ctypes.Structure):
-    """`counterpoint_value_t`: one slot of a collector."""
+    """`counterpoint_value_t`: the place for one value of a collector."""
 
     class _As(ctypes.Union):
         _fields_ = [
@@ -49,7 +49,7 @@ class Value(ctypes.Structure):
 
 
 class Native(Recorder):
-    """The agent of this process, with the functions for TVM."""
+    """The agent (libcounterpoint.so) of this process, with its functions for TVM."""
 
     def __init__(self) -> None:
         import tvm_ffi
@@ -83,22 +83,24 @@ class Native(Recorder):
         return self._instrument(vm, user)
 
     def entry(self, vm: int, name: str, function: Any, set_instrument: Any = None) -> Any:
-        """Returns a wrapper of an entry function, whose calls are recorded as runs.
-        `set_instrument` may be given only if all runs of the function make the same calls. In a
-        profile with a budget, the agent calls it to remove our instrument for single runs."""
+        """Returns a wrapper of an entry function, whose calls are recorded as runs. `set_instrument` may be
+        given only if all runs of the function make the same calls. In a profile with a budget, the agent
+        calls `set_instrument` to remove our instrument for single runs."""
         return self._entry(vm, name, function, set_instrument)
 
     def switch(self, vm: int, instrument: Any) -> bool:
-        """Allows the agent to remove this instrument for single runs, or with `None` forbids it.
+        """Allows the agent to remove `instrument` for single runs. `None` forbids the removal.
         Returns whether the recording has a budget."""
         return bool(self._switch(vm, instrument))
 
     def calls(self, vm: int) -> int:
-        """The number of VM calls that were seen during recordings."""
+        """Returns the number of the machine's ops that our instruments have seen during
+        recordings."""
         return int(self._calls(vm))
 
     def quiet(self, vm: int) -> bool:
-        """Returns whether this thread may remove or replace the instrument now."""
+        """Returns whether this thread may remove or replace the machine's instrument now. It must
+        not while the machine may be in an op."""
         return bool(self._quiet(vm))
 
     def ready(self, vm: int) -> None:
@@ -106,17 +108,18 @@ class Native(Recorder):
         self._ready(vm)
 
     def metric_name(self, name: str) -> Optional[str]:
-        """Returns why a collector's metric must not have this name."""
+        """Returns why a collector's metric must not have this name, or `None` if it may."""
         return _WHO_HAS.get(int(self._metric_name(name)))
 
     def collector(self, start: Any, stop: Any, slots: list[tuple[str, int]]) -> int:
         """Registers two functions that are called before and after each op. `slots`: the names and
-        kinds of their values."""
+        kinds of the values that the two functions measure."""
         words = [word for slot in slots for word in slot]
         return self._accepted(int(self._collector(start, stop, *words)), [name for name, _ in slots])
 
     def collector_of(self, address: int, names: list[str]) -> int:
-        """Registers a `counterpoint_collector_t`. `names`: the names of its values."""
+        """Registers the `counterpoint_collector_t` at `address`. `names`: the names of the collector's
+        values."""
         add = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._table.collector_add)
         return self._accepted(int(add(address)), names)
 
@@ -136,13 +139,13 @@ class Native(Recorder):
         return number
 
     def collector_remove(self, number: int) -> None:
-        """Removes a collector. Its slots can be used again at once."""
+        """Removes a collector. Other collectors can use its slots (places for values) at once."""
         self._collector_remove(number)
 
 
 def loaded_model() -> Optional[str]:
-    """Returns a loaded library with kernels of TVM. It has a variable into which the FFI stores the
-    function for parallel launches."""
+    """Returns the path of a loaded library with kernels of TVM. Such a library has a variable into which
+    the FFI stores the function for parallel launches."""
     try:
         with open("/proc/self/maps") as maps:
             paths = {line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line}
@@ -177,7 +180,8 @@ def pass_interrupts() -> None:
 
 
 class _SystemExit:
-    """A class, because the FFI's table accepts only classes."""
+    """Makes a SystemExit of its text. This is a class, because the FFI's table of errors accepts
+    only classes."""
 
     def __new__(cls, message: str) -> Any:
         try:

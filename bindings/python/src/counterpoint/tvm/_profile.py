@@ -41,7 +41,8 @@ def prepare() -> None:
 
 
 class _Recorded:
-    """The machine when a profile began. Another profile may later give it another name."""
+    """What a profile stores about a machine when it begins. Another profile may later give the machine
+    another name."""
 
     def __init__(self, state: _machines.Machine, asked: Optional[str], calls: int) -> None:
         self.unseen = state.unseen
@@ -49,12 +50,13 @@ class _Recorded:
         # The name in the records, and the name to show.
         self.name = state.name
         self.label = asked if asked is not None else state.name
-        # The number of calls before the profile; at its end, the number of calls in the profile.
+        # The number of the machine's ops before the profile; after its end, the number of ops in
+        # the profile.
         self.calls = calls
 
 
 def _explained(loss: Loss, name: str, first: str) -> Loss:
-    """Adds the first error to the loss of this name."""
+    """Returns the loss. If it has this name, `first` (the first error) is added to its explanation."""
     if loss.name != name:
         return loss
     word = "the first error" if "the first error" not in loss.explanation else "another"
@@ -67,8 +69,8 @@ def _register(
     devices: list[Any],
     registered: list[Union[Registered, _cuda.Registered]],
 ) -> None:
-    """Registers collectors. Each is appended as soon as it is registered, so that the caller can
-    remove it after an error."""
+    """Registers collectors. A collector is appended to `registered` as soon as it is registered, so that the
+    caller can remove it after an error."""
     for collector in chosen.own:
         registered.append(Registered(native, collector, devices))
     for counters in chosen.devices:
@@ -100,8 +102,9 @@ class Profile:
 
     @property
     def path(self) -> str:
-        """The profile's directory, for `counterpoint report` and other commands. Unless `output` was given,
-        or `counterpoint run` records this process, the directory is removed together with this object."""
+        """The profile's directory, for `counterpoint report` and other commands. It is temporary unless
+        `output` was given or `counterpoint run` records this process. A temporary directory is removed when
+        no profile or report that uses it exists any more."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         self._session.finish()
@@ -146,7 +149,7 @@ class Profile:
     ) -> Literal[False]:
         self._open = False
         if self._session is None or self._process != os.getpid():
-            # Forked inside the `with` block: the profile belongs to the parent.
+            # This process was forked inside the `with` block, so the profile belongs to its parent.
             return False
         try:
             native = _native.load()
@@ -164,7 +167,7 @@ class Profile:
                 finally:
                     _session.end(native, self._session)
         except Exception as trouble:
-            # An error of ours must not replace the error of the model.
+            # An error of Counterpoint must not replace an exception of the model.
             self._session.trouble = self._session.trouble or str(trouble)
         self._tell(error)
         return False
@@ -181,7 +184,7 @@ class Profile:
                 raise
 
     def report(self, all: bool = False) -> Report:
-        """Returns a report of the calls so far; after the `with` block, of all calls.
+        """Returns a report of the calls that the machines have made inside the `with` block so far.
 
         `all`: show each bookkeeping call (`vm.builtin.*`) as a row. By default, one row for each device
         contains all of them."""
@@ -205,9 +208,10 @@ class Profile:
         return report
 
     def loops(self) -> LoopReport:
-        """Returns the loops that instrumented modules counted in this process while the profile was recorded.
+        """Returns the loops of instrumented modules that ran in this process while the profile was recorded.
         Call this after the `with` block. If `counterpoint run` records this process, the loops of the block
-        cannot be separated from the others. Then this returns all loops that the run has recorded so far."""
+        cannot be separated from the others. In this case, returns all loops that the run has recorded so
+        far."""
         if self._session is None or self._open:
             raise CounterpointError("the profile is not closed yet: ask for its loops after the `with`")
         if not self._session.joined and not self._request.loops:
@@ -232,7 +236,8 @@ class Profile:
                 report.losses = [_explained(loss, _FAILED, registered.failure) for loss in report.losses]
         blind = [machine for machine in self._machines if machine.unseen is not None]
         if blind:
-            # The loss that the profile contains names neither the machine nor the reason.
+            # The loss of this name in the profile says neither the machine nor the reason, so it is
+            # replaced.
             report.losses = [loss for loss in report.losses if loss.name != _UNSEEN]
             why = "; ".join(f"{machine.label}: {machine.unseen}" for machine in blind)
             report.losses.append(
@@ -286,13 +291,14 @@ def profile(
     `counters`: names of counters that `counterpoint list` shows, or `[]` to record only times. By default,
     the variable `COUNTERPOINT_CPU_METRICS` chooses the counters. If it is not set, the default counters are
     recorded if they can be read without a system call; otherwise only times are recorded. If a counter is not
-    available, the error says why. `multiplex`: if there are more counters than the processor has, let them
-    take turns.
+    available, the `with` statement raises an error that says why. `multiplex`: if there are more counters
+    than the processor has, let them take turns.
 
-    `collectors`: collectors that measure values of your own. The counters of a `CounterCollector` are added
-    to `counters`.
+    `collectors`: objects that measure further values of each op (`counterpoint.tvm.collectors`). The counters
+    of a `CounterCollector` are added to `counters`.
 
-    `output`: a directory for the profile. By default, the profile is removed with the returned object.
+    `output`: a directory for the profile. By default, the profile is temporary: it is removed when neither
+    the returned object nor a report of it exists any more.
 
     `bookkeeping`: also read counters for bookkeeping ops (`vm.builtin.*`). By default, these ops are only
     timed, and their counts are part of the row `(entry function)`.
@@ -306,13 +312,14 @@ def profile(
     their events, if the profile is kept with `output`. Plugins do not work in forked children.
 
     `plugin_ids`: pass an id for each op to the plugins. If a plugin uses these ids, a timeline has arrows
-    from an op to the kernels that it launched. This costs time in each op. It cannot be combined with
-    `budget`.
+    from an op to the kernels that it launched. This costs time in each op. `plugin_ids` cannot be combined
+    with `budget`.
 
-    `budget`: the largest part of each thread's processor time that recording may use, for example `"2%"` or
-    0.02. Then all ops are counted, but only some ops, chosen at random, are timed. The report has one row for
-    each timed op, with its `Weight` (docs/sampling.md). With 0, ops are only counted. With collectors of your
-    own, each op is timed. `budget` cannot be combined with `loops`.
+    `budget`: the largest fraction of each thread's processor time that recording may use, for example `"2%"`
+    or 0.02. With a budget, all calls of ops are counted, but only some calls, chosen at random, are timed.
+    The report has one row for each timed call; its column `Weight` is the number of calls that the row
+    represents (docs/sampling.md). With 0, calls are only counted. With collectors of your own, each call is
+    timed. `budget` cannot be combined with `loops`.
 
     In a process that `counterpoint run` started, the profile is a part of the run and has the run's counters.
     Profiles that are open at the same time must have the same counters.
@@ -347,7 +354,7 @@ def profile(
 def _plugins(
     given: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]],
 ) -> list[str]:
-    """`given` may also be a single plugin."""
+    """Returns the paths and names in `given`, which may also be a single plugin."""
     if isinstance(given, (str, os.PathLike)):
         given = [given]
     texts = []
@@ -401,13 +408,14 @@ def profile_function(
     func_name: Optional[str] = None,
     warmup_iters: int = 10,
 ) -> Callable[..., dict[str, Metric]]:
-    """Measures one call of one function.
+    """Returns a Python function that measures one call of a function of `mod`.
 
-    `mod`: an executable, a module or a virtual machine. `func_name`: the name of its function (default
-    `main`). The result is a function that takes the arguments of this function. It calls the function
-    `warmup_iters` times, measures one more call, and returns `Duration (us)` and all metrics of the
-    collectors that were measured, by name. Counters include the counts of pool threads. If there are any,
-    these counts also have an entry of their own, `NAME (workers)`.
+    `mod`: an executable, a module or a virtual machine. `func_name`: the name of the measured function in
+    `mod` (default `main`). The returned function takes the same arguments as the measured function. It calls
+    the measured function `warmup_iters` times, and measures one more call. It returns a dictionary of
+    `Duration (us)` and the metrics that the collectors measured. The values of counters include the counts of
+    TVM's pool threads. If pool threads took part in the call, their counts alone are the metrics
+    `NAME (workers)`.
     """
     collectors = checked(collectors)
     chosen = counters_of(collectors)
@@ -437,7 +445,8 @@ def profile_function(
             around = native.instrument(machine.number, None)
             native.ready(machine.number)
             since = native.ticks()
-            # Recorded like an op, so that the counts of pool threads are added to it.
+            # The call is recorded like an op, so that the counts of TVM's pool threads are added to
+            # those of the calling thread.
             around(function, name, True, None, *args)
             result = function(*args)
             dev.sync()

@@ -1,5 +1,5 @@
 """Finds the loops of TIR before and after TVM lowers a module, and marks them, so that they can be found in
-LLVM's text.
+the text of LLVM IR.
 
 ```
  TIR as scheduled ──► survey() ──► every loop with kind and extent; each gets an annotation
@@ -9,8 +9,9 @@ LLVM's text.
                                    after their numbers: `k` becomes `k__cpt7_`
 ```
 
-In LLVM's text, the labels of blocks contain the names, and the locations of instructions contain the source
-lines (`LINE` + number). `crates/ir/src/schedule.rs` reads both.
+In the text of LLVM IR, the labels of basic blocks contain the names of the loop variables. The debug
+locations of instructions contain source lines that stand for loops (`LINE` + the loop's number).
+`crates/ir/src/schedule.rs` reads the labels and the lines.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ANNOTATION = "counterpoint.loop"
 _BY_TVM = "counterpoint.by_tvm"
 _SCOPE = "compute_scope"
 _START, _END = "start_profile_intrinsic", "end_profile_intrinsic"
-# The version of the file that `marked` returns, and the line of loop 0, as in
+# The version of the schedule file, and the source line that stands for loop 0. Both are the same in
 # crates/ir/src/schedule.rs.
 _VERSION, LINE = 1, 1 << 30
 _HEAD = re.compile(r"^(\s*)for \S*__cpt(\d+)_ in ")
@@ -33,7 +34,7 @@ _MARK = re.compile(r"__cpt\d+_")
 
 @dataclass
 class Loop:
-    """A loop of a schedule."""
+    """A loop of the TIR as scheduled, or a loop of the compiled TIR that matches no scheduled loop."""
 
     function: str
     variable: str
@@ -42,15 +43,15 @@ class Loop:
     parent: Optional[Loop]
     source: Optional[tuple[str, int]] = None
     is_left: bool = False
-    """It is still a loop when TVM generates code."""
+    """Whether the loop still exists when TVM generates code."""
     by_tvm: bool = False
-    """TVM's own pass has chosen it."""
+    """Whether TVM's own instrumentation pass has chosen the loop."""
     chosen: bool = False
     number: int = -1
     lines: Optional[tuple[int, int]] = None
 
     def around(self) -> Optional[Loop]:
-        """Returns the next loop around this one that is left."""
+        """Among the loops around this one that TVM has not removed, returns the innermost, if any."""
         at = self.parent
         while at is not None and not at.is_left:
             at = at.parent
@@ -64,15 +65,16 @@ class Choice:
     min_height: Optional[int] = None
     siblings: bool = False
     takes: Callable[[str], bool] = lambda name: True
-    """Whether loops of this function are taken."""
+    """Takes a function's name, and returns whether loops of this function may be chosen."""
     by_tvm: bool = False
-    """TVM's own pass chooses."""
+    """Whether TVM's own instrumentation pass chooses the loops, instead of `max_depth`, `min_height`
+    and `siblings`."""
 
     def choose(self, loops: Sequence[Loop]) -> None:
         """Sets `chosen` in the loops that TVM has not removed."""
         left = [loop for loop in loops if loop.is_left]
-        # The loops directly inside a loop or a function. A key consists of the function and the
-        # identity of the loop around them, or 0 if there is none.
+        # The loops directly inside each loop or function. A key consists of the function's name and
+        # the `id` of the loop around these loops, or 0 if no loop is around them.
         inside: dict[tuple[str, int], list[Loop]] = {}
 
         def place(loop: Loop) -> tuple[str, int]:
@@ -108,12 +110,13 @@ def _depth(loop: Loop) -> int:
 
 @dataclass
 class Survey:
-    """The index of a loop is the number in its annotation."""
+    """The loops that `survey` found. If a loop is annotated, its annotation is its index in `loops`."""
 
     loops: list[Loop] = field(default_factory=list)
 
     def of(self, function: str, found: Any, taken: set[int]) -> Optional[Loop]:
-        """Returns the loop of the schedule from which TVM made `found`."""
+        """Returns the surveyed loop from which TVM made `found` (a loop of the compiled TIR), if there
+        is one."""
         number = found.annotations.get(_ANNOTATION) if found.annotations else None
         if number is not None and int(number) < len(self.loops):
             return self.loops[int(number)]
@@ -126,7 +129,7 @@ class Survey:
 
 def _each(statement: Any, change: Callable[[Any, int], Any]) -> Any:
     """Replaces each loop by `change(loop, inside)`, inner loops first. `inside` is the number of
-    loops that it contains."""
+    loops inside that loop."""
     import tvm_ffi
     from tvm import tirx
 
@@ -145,7 +148,8 @@ def _each(statement: Any, change: Callable[[Any, int], Any]) -> Any:
 
 
 def _tree(statement: Any) -> tuple[list[Any], list[Optional[int]]]:
-    """Returns the loops in the order of `_each`, and the indices of the loops around them."""
+    """Returns the loops in the order of `_each`, and for each loop the index of the loop around it, if
+    any."""
     found: list[Any] = []
     parents: list[Optional[int]] = []
 
@@ -191,7 +195,7 @@ def _source(loop: Any) -> Optional[tuple[str, int]]:
 
 
 def survey(mod: Any) -> tuple[Any, Survey]:
-    """Returns a copy of a module with numbered loops, and the loops."""
+    """Returns the module with annotations that number its loops, and a survey of the loops."""
     from tvm import tirx
 
     found, functions = Survey(), {}
@@ -225,7 +229,8 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
 
 def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
-    """Returns the name and the number of a profile intrinsic."""
+    """If a statement calls a profile intrinsic of TVM (`_START` or `_END`), returns the intrinsic's name
+    and its argument, a number."""
     call: Any = getattr(statement, "value", None)
     name = str(getattr(getattr(call, "op", None), "name", "")).rsplit(".", 1)[-1]
     if name not in (_START, _END) or not call.args:
@@ -234,7 +239,8 @@ def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
 
 
 def without_intrinsics(body: Any) -> Any:
-    """Removes the intrinsics of TVM's own pass, and annotates the loops that it has chosen."""
+    """Removes the profile intrinsics that TVM's own instrumentation pass has put around loops, and
+    annotates these loops."""
     import tvm_ffi
     from tvm import tirx
 
@@ -256,8 +262,8 @@ def without_intrinsics(body: Any) -> Any:
 
 
 def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, Any]]:
-    """Returns a module in which the names of loop variables contain the numbers of the loops, and
-    the contents of the file for `loops instrument --schedule`."""
+    """Returns a module in which the name of each loop variable contains the loop's number. Also returns
+    the contents of the schedule file for `loops instrument --schedule`."""
     import tvm
     from tvm import tirx
 
@@ -285,7 +291,8 @@ def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, A
             made.append(loop)
         for loop, parent in zip(made, parents):
             around = made[parent] if parent is not None else None
-            # The copies of a loop inside an unrolled loop count as one loop, with the same parent.
+            # If TVM unrolls a loop, it copies the loops inside. All copies of a loop share one `Loop`,
+            # with one parent.
             if around is not loop and around is not loop.around():
                 loop.parent = around
         found.append((variable, function, made))
@@ -332,7 +339,8 @@ def _ordered(loops: Sequence[Loop]) -> list[Loop]:
 
 
 def _named(body: Any, made: Sequence[Loop]) -> Any:
-    """Adds the loops' numbers to the names of their variables, and their lines to statements."""
+    """Adds each loop's number to the name of the loop variable. Gives the loop, and the stores directly
+    inside it, the source line `LINE` + number."""
     import tvm_ffi
     from tvm import tirx
     from tvm.ir import SourceName, Span
@@ -367,8 +375,8 @@ def _named(body: Any, made: Sequence[Loop]) -> Any:
 
 
 def _text(name: str, body: Any, loops: Sequence[Loop], first: int) -> list[str]:
-    """Returns a function's text, which begins at line `first` of the whole text. Sets `lines` of
-    its loops."""
+    """Returns the lines of a function's text. In the schedule's text, the first of them has the number
+    `first`. Sets `lines` of the function's loops."""
     import tvm_ffi
     from tvm import tirx
 

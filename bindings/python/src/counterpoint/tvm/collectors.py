@@ -12,11 +12,11 @@ A collector of your own lists in `metrics` what it measures:
             now = allocator.snapshot()
             return {"allocations": Count(now.calls - state.calls), "high water": Ratio(now.high)}
 
-`start` and `stop` run on the op's thread and hold the GIL. `start` runs before the recorder's own readings
-and `stop` after them, so their time is not part of the op's duration. Several threads may run them at once.
-An error in one of them is not passed on to the model. It is counted as the loss `collector_failed`, which
-names the first error, and the end of the profile issues a warning. Only a KeyboardInterrupt or a SystemExit
-ends the model's call.
+`start` and `stop` run on the op's thread and hold the GIL. The recorder reads the clock after `start` and
+before `stop`, so the time of these two methods is not part of the op's duration. Several threads may call
+`start` and `stop` at the same time. An exception in `start` or `stop` is not passed on to the model. It is
+counted as the loss `collector_failed`, which names the first exception, and a warning appears at the end of
+the profile. Only a KeyboardInterrupt or a SystemExit in these methods ends the model's call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from counterpoint.tvm import _cuda, _native
 
 __all__ = ["Collector", "CounterCollector", "PAPIMetricCollector"]
 
-# The numbers are those of counterpoint/collector.h.
+# The number of each kind of metric, as in counterpoint/collector.h.
 _KINDS: dict[type, int] = {Count: 0, Duration: 1, Percent: 2, Ratio: 3, Text: 4}
 
 
@@ -66,9 +66,10 @@ class CounterCollector(Collector):
     `counters`: a mapping from devices to names of counters. The names are those that `counterpoint list`
     shows, or names of PAPI (`PAPI_FP_OPS`; for a device of CUDA, `cuda:::sm__cycles_elapsed.sum`) or libpfm
     (`perf::CYCLES`). Instead, `counters` may be a list of devices, or `None` for the processor. Then the
-    variable `COUNTERPOINT_<DEVICE>_METRICS` chooses the counters. If it is not set, the default counters are
-    read, and a processor without hardware counters has none. If the counters of a device are not supported on
-    this machine, the device is left out, with one warning that says what would help.
+    environment variable `COUNTERPOINT_<DEVICE>_METRICS` chooses the counters. If this variable is not set,
+    the device's default counters are read. A processor has no default counters if programs cannot read its
+    hardware counters, or need a system call to do so. If the counters of a device are not supported on this
+    machine, the device is left out, with one warning that says what would help.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ def _are_names(listed: Sequence[Any]) -> bool:
     return any(isinstance(one, str) and one.partition(":")[0] not in _DEVICES for one in listed)
 
 
-# `counterpoint list` has groups with these names.
+# The known kinds of devices, as in crates/names/src/devices.rs.
 _DEVICES = (
     "cpu", "cpu_pinned", "cuda", "cuda_host", "rocm", "rocm_host", "opencl", "vulkan", "metal",
     "oneapi", "hexagon",
@@ -145,9 +146,11 @@ def checked(collectors: object) -> list[Collector]:
 class Chosen:
     """What the collectors of a profile ask for."""
 
-    # `None` means the default counters.
+    # The names of the counters. `None` means that environment variables, or else the default sets,
+    # choose the counters.
     names: Optional[list[str]]
-    # Variables for the counters of other kinds of devices.
+    # Environment variables for the program `counterpoint`, each with the counters of a kind of
+    # device. Empty unless kinds other than `cpu` and `cuda` were asked for.
     variables: dict[str, str]
     own: list[Collector]
     devices: list[_cuda.DeviceCounters]
@@ -172,7 +175,8 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
                 devices.append(_cuda.DeviceCounters(_cuda.index_of(device), asked))
                 continue
             if asked is None:
-                # For another kind of device, the variable in the environment applies anyway.
+                # For kinds other than `cpu`, the program `counterpoint` uses the user's environment
+                # variable without being asked.
                 defaults = defaults or kind == "cpu"
                 others = others or kind != "cpu"
                 continue
@@ -180,9 +184,10 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
             here += [name for name in asked if name not in here]
     if not variables and not others:
         return Chosen(None if defaults else names, {}, own, devices, counts)
-    # Only the program knows which kinds of devices have counters. So it gets the counters in
-    # variables, which have an effect only if no list of counters is given. If only other devices
-    # were named, an empty variable keeps the processor's counters from being read.
+    # Only the program `counterpoint` knows which kinds of devices have counters. So the program gets
+    # the names in environment variables. They only have an effect without a list of counters, so
+    # the list is `None`. If the user named only devices other than the processor, an empty variable
+    # keeps the processor's counters from being read.
     if not defaults:
         variables["cpu"] = names
     lists = {f"COUNTERPOINT_{k.upper()}_METRICS": ";".join(v) for k, v in variables.items()}
@@ -190,7 +195,8 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
 
 
 def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]]:
-    """Raises an error if a metric is invalid or its name is used."""
+    """Returns the names and kinds of a collector's metrics. Raises an error if a metric is invalid, or if its
+    name is already used."""
     of, metrics = type(collector).__name__, collector.metrics
     if not isinstance(metrics, Mapping):
         raise ArgumentError(
@@ -259,8 +265,8 @@ class Registered:
             raise
 
     def _failed(self, where: str, error: Exception) -> None:
-        """Converting an error to text may itself raise an error, which must not leave this
-        function."""
+        """Counts an error of the collector, and keeps the text of the first one. Converting an error to
+        text may itself raise an error, which must not leave this function."""
         self.failures += 1
         if self.failure is not None:
             return
@@ -284,7 +290,7 @@ class Registered:
 
     def _stop_one(self, depth: int, slots: Any, count: int) -> Any:
         stack = self._local.stack
-        # The states above it in the stack belong to ops that threw an exception.
+        # The states above this op's state in the stack belong to ops that threw an exception.
         state = stack[depth - 1]
         del stack[depth - 1 :]
         if state is None:

@@ -1,5 +1,6 @@
-//! Records the calls of hosts that announce themselves (`include/counterpoint/host.h`). The host
-//! identifies a call in progress by the address of something on the host's stack.
+//! Records the ops, runs and ranges of hosts (profiled runtimes) that announce themselves
+//! (`include/counterpoint/host.h`). A host identifies a call in progress by the address of
+//! something on the host's stack.
 
 use std::ffi::{c_char, c_void};
 
@@ -47,8 +48,8 @@ pub unsafe extern "C" fn begin(
             return;
         }
         let entered = bracket::enter_before(Caller::Holder);
-        // SAFETY: host.h requires that `name` is a C string and that the host makes the call next,
-        // on this thread, which `begin_held_op` requires.
+        // SAFETY: host.h requires that `name` is a C string, and that the host makes the call next,
+        // on this thread. These are the requirements of the two functions that are called here.
         unsafe {
             let Some(entry) = op::by_c_name(vm, role, name) else { return };
             bracket::begin_held_op(&ADAPTER, entry, entered, address as usize, |_| 0);
@@ -71,11 +72,12 @@ pub unsafe extern "C" fn end(address: *const c_void) {
     });
 }
 
-/// The prefix of the names of bookkeeping ops, for calibration.
+/// In calibration, an op whose name begins with this prefix is a bookkeeping op (it only manages
+/// the host's data).
 const BOOKKEEPING: &str = "bookkeeping.";
 
-/// Records `calls` empty ops, for calibration. `bookkeeping` selects bookkeeping ops, for which no
-/// counters are read.
+/// Records `calls` empty ops, to measure what recording costs (calibration). If `bookkeeping` is
+/// set, they are bookkeeping ops, for which no counters are read by default.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOBODY: Described = Described::new(Host {
         bookkeeping: std::borrow::Cow::Borrowed(BOOKKEEPING),
@@ -92,10 +94,10 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
 fn bracketed(vm: &'static Vm, entry: &'static Entry, name: *const c_char) {
     let marker = 0u8;
     let frame = (&raw const marker) as usize;
-    // SAFETY: `name` is a C string. The calls that begin and end here follow each other on one
-    // thread.
+    // SAFETY: `name` is a C string. The op begins and ends in this function, so on one thread.
     unsafe {
-        // The lookup of the entry is part of the cost of an op.
+        // The lookup of the op's entry (the agent's data about the op) is part of the cost of an
+        // op.
         let entered = bracket::enter_before(Caller::Holder);
         let found = op::by_c_name(vm, Role::Op, std::hint::black_box(name)).unwrap_or(entry);
         bracket::begin_held_op(&ADAPTER, found, entered, frame, |_| 0);

@@ -1,6 +1,6 @@
-//! Registers hosts that announce themselves, and their machines (such as loaded models). If several
-//! descriptions have the same host's name, only the first one is stored. So a program that keeps
-//! announcing machines needs more memory only for the machines.
+//! Registers hosts that announce themselves, and their machines (such as loaded models). Of several
+//! descriptions with the same host name, only the first is stored. So a program that announces many
+//! machines of one host needs memory for one description only.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -25,8 +25,8 @@ const MOST_MACHINES: u32 = 65_536;
 static HOSTS: [OnceLock<Described>; MOST_HOSTS] = [const { OnceLock::new() }; MOST_HOSTS];
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// Registers a machine. Returns null if the description of the host is missing or has no name, if
-/// there are too many hosts or machines, or after an internal error.
+/// Registers a machine. Returns null if the description of the host is missing, too small or
+/// without a name, if there are too many hosts or machines, or after an internal error.
 ///
 /// # Safety
 /// The caller must meet the requirements of `include/counterpoint/host.h`.
@@ -67,7 +67,7 @@ fn tell(vm: &Vm) {
     }
 }
 
-/// Returns the stored description with this host's name. If there is none yet, stores `host`.
+/// Returns the stored description that has the name of `host`. If there is none yet, stores `host`.
 fn find_or_keep(host: Host) -> Option<&'static Described> {
     if host.name.is_empty() {
         return None;
@@ -84,7 +84,7 @@ fn find_or_keep(host: Host) -> Option<&'static Described> {
 }
 
 /// # Safety
-/// The texts must be null or C strings.
+/// Each text of `raw` must be null or a C string.
 unsafe fn described(raw: &Raw) -> Host {
     let kinds = Role::ALL.into_iter().zip(raw.kinds).filter(|(_, kind)| !kind.is_null());
     // SAFETY: by this function's contract, each text is null or a C string.

@@ -18,7 +18,8 @@ use crate::recorder::adapter::Adapter;
 
 pub static ADAPTER: Adapter = Adapter {
     rehearse: calls::rehearse,
-    // These hosts have bookkeeping ops.
+    // These hosts can have bookkeeping ops (which only manage the host's data). By default, no
+    // counters are read for bookkeeping ops.
     has_uncounted: true,
     ..Adapter::NOTHING
 };

@@ -1,14 +1,16 @@
 //! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls before
 //! and after each workgroup, if a library exports them.
 //!
-//! Where the agent can replace the functions in the export tables of libraries by stubs, the stubs
-//! record the calls. The functions in this file record calls that have no stub: calls of libraries
-//! that never passed through `mprotect` or `dlsym`, such as libraries linked into the program. At
-//! each call, they look whether the export table contains a stub, so no call is counted twice.
+//! Usually, the agent replaces the functions in the export tables of executable libraries (compiled
+//! code) by stubs, which record the calls. The functions in this file record calls that have no
+//! stub: those of libraries that are loaded without `mprotect` and `dlsym`, such as libraries
+//! linked into the program. At each call, the functions look whether the export table contains a
+//! stub, so that no call is recorded twice.
 //!
 //! The runtime tells the hook which function it calls, but not for which workgroup. So these calls
-//! are recorded with a workgroup count of 0,0,0, which no real dispatch has. The recorded time
-//! includes the return to the runtime and its next call of the hook, which take a few nanoseconds.
+//! are recorded with a workgroup count of 0,0,0, which no real dispatch has. The recorded time of a
+//! call includes a few nanoseconds in which the first function returns to the runtime and the
+//! runtime calls the second.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -24,7 +26,7 @@ use crate::process::panics::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::state::epoch;
 
-// The table of functions must be at the same offset in both versions.
+// The table of functions must be at the same offset in both versions of IREE's interface.
 const _: () = assert!(offset_of!(LibraryV5, exports) == offset_of!(LibraryV6, exports));
 const _: () = assert!(offset_of!(ExportTableV5, count) == offset_of!(ExportTableV6, count));
 const _: () = assert!(offset_of!(ExportTableV5, ptrs) == offset_of!(ExportTableV6, ptrs));
@@ -35,9 +37,10 @@ const _: Option<CallHook> = None;
 const NOT_RECORDED: u32 = u32::MAX;
 
 /// A library that was first seen in a call of the hook. It is never freed. A later call finds it by
-/// two addresses: its own and that of its table. If a library were unloaded and another one loaded
-/// at the same place, the second would be mistaken for the first. But runtimes unload only
-/// libraries that they have loaded, and those have stubs.
+/// two addresses: that of the library and that of its table of functions. If a library were
+/// unloaded and another one loaded at the same place, the second would be mistaken for the first.
+/// But runtimes unload only libraries that they have loaded, and such libraries normally have stubs
+/// and are not stored here.
 struct Known {
     library: usize,
     pointers: usize,
@@ -49,8 +52,8 @@ struct Known {
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
 // The assembly code passes the stack pointer at entry on as a fifth argument. The functions that
-// the runtime calls between the two calls of the hook have their frames below this address. So
-// abandoned calls can be distinguished from nested ones.
+// the runtime calls between the two calls of the hook have their stack frames below this address.
+// So calls that an exception left without an end can be distinguished from nested calls.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exported {
     ($name:ident, $body:ident) => {

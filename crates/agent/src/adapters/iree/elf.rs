@@ -1,10 +1,10 @@
-//! Finds the query function (which returns an executable's tables) of an embedded ELF, in a range
-//! that was just made executable.
+//! Finds the query function (which returns an executable's tables) of an embedded ELF (an
+//! executable in IREE's default format), in a range that was just made executable.
 //!
 //! IREE loads its default executables with its own small loader. The loader reserves a range
 //! (`mmap` without access and with `MAP_NORESERVE`), copies the segments, relocates, and calls
 //! `mprotect(text, READ|EXEC)`. The agent remembers such reservations. So when a range becomes
-//! executable, it looks for the ELF header in only one place: the start of the reservation.
+//! executable, the agent looks for the ELF header in only one place: the start of the reservation.
 //! (Searching backwards from the text to the header was tried. In a program with much memory below
 //! the text, it cost a JIT compiler 45 ms per `mprotect`.)
 //!
@@ -29,7 +29,7 @@ struct Range {
 }
 
 /// Remembers a reservation without a lock. If another thread reads the overwritten entry meanwhile,
-/// it may get a wrong start address. It then finds no ELF header there.
+/// it may get a wrong start address. The thread then finds no ELF that belongs to its text range.
 pub fn note_reservation(start: usize, bytes: usize) {
     let range = &RESERVED[NEXT.fetch_add(1, Ordering::Relaxed) % RESERVED.len()];
     range.end.store(0, Ordering::Release);

@@ -1,7 +1,8 @@
-//! Replaces IREE's original call hook for users who set environment variables that begin with
-//! `IREE_HOOK_`: such a user asks for a profile without a run file. The program `counterpoint`,
-//! near this library, interprets the variables. The agent runs it once to make a run file, and once
-//! to write the report when the process ends.
+//! Replaces IREE's original call hook (another profiler), whose users set environment variables
+//! that begin with `IREE_HOOK_`. If such a variable is set, the user wants a profile, but there is
+//! no run file (the settings of a recording). The program `counterpoint`, which is installed with
+//! this library, interprets the variables. The agent runs this program twice: first to make a run
+//! file, and then, when the process ends, to write the report.
 //!
 //! ```text
 //!  constructor        sees a variable, remembers the environment
@@ -9,9 +10,9 @@
 //!  destructor         counterpoint hook report PROFILE ──► the host's stdout
 //! ```
 //!
-//! Only the process that asked `counterpoint` for the run file has a report written. A forked child
-//! records into the same profile. A program that the process starts with `exec` asks for a new run
-//! file.
+//! Only the process that asked `counterpoint` for the run file also asks for the report. A forked
+//! child records into the same profile. A program that the process starts with `exec` asks for a
+//! new run file.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -31,16 +32,17 @@ const EXIT: &[u8] = b"exit\n";
 
 pub static SOURCE: RunSource = RunSource { prefix: PREFIX, is_asked_for, prepare, report };
 
-/// The environment that the process was started with. The program may move the present one at any
-/// time, but not this one.
+/// The environment that the process was started with. The host may replace its current environment
+/// at any time, but the first array stays where it is.
 static ENVIRONMENT: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
 static LISTING: AtomicBool = AtomicBool::new(false);
 /// Id of the process that asked for the run file; 0 before that.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 fn is_asked_for() -> bool {
-    // SAFETY: the C library sets `environ` before constructors run, and nothing changes it while
-    // they run. It is an array of C strings that ends with a null pointer.
+    // SAFETY: the C library sets `environ` before constructors run, and this function assumes that
+    // no other thread changes it meanwhile. It is an array of C strings that ends with a null
+    // pointer.
     unsafe {
         let first = libc::environ;
         let mut at = first;
@@ -69,7 +71,7 @@ unsafe fn starts_with(text: *const c_char, prefix: &[u8]) -> bool {
     prefix.iter().enumerate().all(|(i, b)| unsafe { *text.add(i) } as u8 == *b)
 }
 
-/// Has `counterpoint` make the run file, and writes the file's NUL-terminated path to `path`.
+/// Runs `counterpoint` to make the run file, and writes the file's NUL-terminated path to `path`.
 /// Returns false if nothing can be recorded. Does not return if the user asked for nothing but the
 /// list of counters.
 fn prepare(path: &mut [u8]) -> bool {
@@ -95,8 +97,8 @@ fn prepare(path: &mut [u8]) -> bool {
     true
 }
 
-/// Flushes the host's own output, and has `counterpoint` print the report about the profile. Does
-/// nothing in a forked child.
+/// Flushes the host's own output, and runs `counterpoint` to print the report about the profile.
+/// Does nothing in a forked child.
 fn report(profile: &str) {
     if OWNER.load(Ordering::Acquire) != sys::process_id() {
         return;
@@ -107,8 +109,8 @@ fn report(profile: &str) {
     ask(&[c"hook", c"report", profile.as_c_str()], &mut []);
 }
 
-/// Runs `counterpoint` with these arguments and returns the length of its answer. Returns `None` if
-/// that failed; the user was then told why.
+/// Runs `counterpoint` with these arguments and returns the length of its answer. Returns `None`
+/// after an error, which was reported on stderr.
 fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     let Some(program) = program() else {
         sys::complain("counterpoint: no program counterpoint beside libcounterpoint.so\n");
@@ -132,8 +134,9 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
 fn environment() -> Vec<*const c_char> {
     let mut at = ENVIRONMENT.load(Ordering::Acquire);
     let mut all = Vec::new();
-    // SAFETY: `ENVIRONMENT` is null or the array that the kernel made for the process (see
-    // `is_asked_for`). That array stays mapped, contains C strings and ends with a null pointer.
+    // SAFETY: `ENVIRONMENT` is null or the array that the kernel made for the process
+    // (`is_asked_for` stored its address). That array stays mapped, contains C strings and ends
+    // with a null pointer.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             if !starts_with(*at, b"LD_PRELOAD=") {
@@ -145,9 +148,9 @@ fn environment() -> Vec<*const c_char> {
     all
 }
 
-/// Returns the path of `counterpoint`: either `../bin/counterpoint` relative to this library's
-/// directory, or `counterpoint` in that directory. Tries this library's path as the dynamic linker
-/// has it, then the path with links resolved.
+/// Returns the path of `counterpoint`: `../bin/counterpoint` relative to this library's directory,
+/// or else `counterpoint` in the library's directory. Tries the path under which the dynamic linker
+/// knows this library, and then the path with links resolved.
 fn program() -> Option<CString> {
     let here = program as *const () as usize;
     let names = [linker_name(here), sys::file_at(here)];
@@ -167,7 +170,7 @@ fn program() -> Option<CString> {
 /// Returns the dynamic linker's name of the library at `address` if it is an absolute path. A
 /// relative path refers to another file once the host has changed its directory.
 fn linker_name(address: usize) -> Option<Vec<u8>> {
-    // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
+    // SAFETY: `Dl_info` consists of pointers, for which zeros are valid values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: `info` outlives the call. The name belongs to the linker and is valid while this
     // library is loaded, which is until the process ends.

@@ -8,9 +8,10 @@
 //! `LD_PRELOAD`, of an allocator or of a sanitizer, or else glibc's. This library's constructor
 //! looks up the next definitions before there are threads, because a lookup takes the dynamic
 //! linker's lock, and a thread may call `mmap` while it has a lock of its own. If another library's
-//! constructor calls one of our functions before that, the function looks up its next definition
-//! itself. During a lookup, our functions call the kernel or glibc directly. Otherwise an allocator
-//! that `dlsym` calls, and that calls `mmap`, would recurse for ever.
+//! constructor calls one of our functions before this library's constructor has run, the function
+//! looks up its next definition itself. During a lookup, our functions call the kernel or glibc
+//! directly. Otherwise an allocator that `dlsym` calls, and that calls `mmap`, would recurse for
+//! ever.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -72,7 +73,8 @@ impl Next {
                 let dlsym = std::mem::transmute::<*mut c_void, Dlsym>(glibc);
                 dlsym(libc::RTLD_NEXT, self.name.as_ptr())
             };
-            // A lookup takes 1.3 KiB of the stack.
+            // A lookup needs 1.3 KiB of stack, so it runs on a stack of the agent and not on the
+            // host's.
             found = own_stack::run(look).unwrap_or(found);
         }
         self.at.store(found, Ordering::Relaxed);
@@ -155,7 +157,7 @@ fn next_dlsym() -> *mut c_void {
     if next.is_null() { glibcs_dlsym() } else { next }
 }
 
-/// Returns glibc's own `dlsym`. Its symbol version identifies it.
+/// Returns glibc's own `dlsym`. Finds it by the version of its symbol.
 fn glibcs_dlsym() -> *mut c_void {
     static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let known = KNOWN.load(Ordering::Relaxed);
@@ -170,14 +172,15 @@ fn glibcs_dlsym() -> *mut c_void {
     found
 }
 
-/// Has the next `dlsym` find the query function, and returns a stub that wraps it.
+/// Finds the query function with the next `dlsym`. Returns a stub that wraps the function, or the
+/// function itself if no stub is free.
 unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let next = next_dlsym();
     if next.is_null() {
         return std::ptr::null_mut();
     }
-    // SAFETY: glibc's `dlsym` has this signature. The caller's identity only matters for RTLD_NEXT
-    // and RTLD_DEFAULT; runtimes pass the handle of the library that they loaded.
+    // SAFETY: every definition of `dlsym` has this signature. The caller's identity only matters
+    // for RTLD_NEXT and RTLD_DEFAULT; runtimes pass the handle of the library that they loaded.
     let found = unsafe { std::mem::transmute::<*mut c_void, Dlsym>(next)(handle, name) };
     if found.is_null() {
         return found;

@@ -11,34 +11,35 @@ use record::meta::{Export, LONGEST_NAME, Library};
 
 use crate::os::sys::{AnyBytes, copy_memory, read_c_string, read_value};
 
-/// A table that states more exports is refused.
+/// Maximum number of exports of a library. A table that states more is refused.
 const MOST_EXPORTS: u32 = 65_536;
 
 pub struct Found {
-    /// Without ids.
+    /// Description of the library. The library and its exports have no ids yet.
     pub library: Library,
     /// Address of `exports.ptrs`.
     pub pointers: usize,
-    /// Number of names and paths that were longer than the limit and were cut off.
+    /// Number of names and paths that were longer than [`LONGEST_NAME`] and were cut off.
     pub truncated: u64,
 }
 
-// SAFETY: a C struct of integers and raw pointers.
+// SAFETY: the type is a C struct of integers and raw pointers.
 unsafe impl AnyBytes for Header {}
-// SAFETY: a C struct of integers and raw pointers.
+// SAFETY: the type is a C struct of integers and raw pointers.
 unsafe impl AnyBytes for LibraryHead {}
-// SAFETY: a C struct of integers and raw pointers.
+// SAFETY: the type is a C struct of integers and raw pointers.
 unsafe impl AnyBytes for ExportTableV6 {}
-// SAFETY: a C struct of integers and raw pointers.
+// SAFETY: the type is a C struct of integers and raw pointers.
 unsafe impl AnyBytes for ExportTableV5 {}
-// SAFETY: a C struct of integers and raw pointers.
+// SAFETY: the type is a C struct of integers and raw pointers.
 unsafe impl AnyBytes for AttributesV6 {}
-// SAFETY: a C struct of integers and raw pointers.
+// SAFETY: the type is a C struct of integers and raw pointers.
 unsafe impl AnyBytes for AttributesV5 {}
-// SAFETY: a C struct of integers and raw pointers.
+// SAFETY: the type is a C struct of integers and raw pointers.
 unsafe impl AnyBytes for SourceLocation {}
 
-/// Returns `None` for an unknown version or tables that cannot be read.
+/// Reads the tables of a library. Returns `None` if the version is unknown, if the tables cannot be
+/// read, or if there are too many exports.
 pub fn read(head: *const LibraryHead) -> Option<Found> {
     let at = head as usize;
     let header: Header = read_value(read_value::<LibraryHead>(at)?.header as usize)?;

@@ -16,8 +16,8 @@ pub fn register() {
     let Ok(maps) = sys::read_file(c"/proc/self/maps") else { return };
     let mut budget = MOST_PAGES;
     for text in maps.split(|b| *b == b'\n').filter_map(candidate) {
-        // The executable's header is at a lower address than its text. It may be in the middle of a
-        // mapping, because the kernel joins adjacent mappings.
+        // The executable's header is at a lower address than its text. The header may be in the
+        // middle of a mapping, because the operating system joins adjacent mappings.
         let pages = (1..=FARTHEST_PAGES).map_while(|page| text.start.checked_sub(page * 4096));
         for base in pages {
             if budget == 0 || sys::read_value::<u32>(base).is_none() {
@@ -32,8 +32,8 @@ pub fn register() {
     }
 }
 
-/// The number of pages before an executable's code that are searched for its header. Between the
-/// two are the constants of the code.
+/// The number of pages before an executable's code that are searched for its header. The code's
+/// constants are between the header and the code.
 const FARTHEST_PAGES: usize = 1024;
 /// The largest number of pages that are searched in all. With this limit, the search takes at most
 /// some tens of milliseconds in a program with much JIT-compiled code.

@@ -16,7 +16,7 @@
 //! | [`elf`] | finds the query function of an embedded ELF in an executable range |
 //! | [`library`] | reads and checks a library's tables, in both versions of the interface |
 //! | [`loaded`] | finds the executables that are loaded when a session begins, for their loops |
-//! | [`patch`] | registers a library: names it, and overwrites its export table |
+//! | [`patch`] | registers a library: stores its names, and puts stubs into its export table |
 //! | [`slots`] | maps each stub to its original function |
 //! | [`stubs`] | contains the functions that replace exports and query functions |
 //! | [`probe`] | the code around a call of a dispatch function (the hot path); its calibration |

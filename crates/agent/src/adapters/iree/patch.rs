@@ -1,5 +1,5 @@
-//! Registers an executable library: stores its names, and replaces the functions in its export
-//! table that are to be recorded with stubs.
+//! Registers an executable library: stores its names, and puts stubs into its export table in place
+//! of the functions that are to be recorded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,8 +18,8 @@ use crate::state::epoch;
 use crate::state::run::Run;
 
 /// Asks a query function for its library, newest version of the interface first, and registers the
-/// library. The environment is empty, because compiled modules do not use it. Returns the id of the
-/// library's first export.
+/// library. The query function gets an empty environment, because compiled modules do not use the
+/// environment. Returns the id of the library's first export.
 pub fn query_and_take_in(query: usize) -> Option<u32> {
     // SAFETY: `query` is the address of a symbol with the query function's name, inside text that
     // its loader has relocated and made executable.
@@ -35,8 +35,9 @@ pub fn query_and_take_in(query: usize) -> Option<u32> {
     None
 }
 
-/// Does what [`take_in`] does, for functions that the host calls. Calls `then` with the id of the
-/// first export.
+/// Calls [`take_in`] from a function that the host called: on a separate stack, without changing
+/// `errno`, and without letting a panic reach the host. Calls `then` with the id of the first
+/// export.
 pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>)) {
     if head.is_null() || !epoch::wanted() {
         return;
@@ -45,8 +46,8 @@ pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>))
     guarded_apart(|| then(take_in(head)));
 }
 
-/// Registers a library. Entries that already contain stubs are not changed. Returns the id of the
-/// first export.
+/// Registers a library. Does not change the entries of the export table that already contain stubs.
+/// Returns the id of the first export.
 fn take_in(head: *const LibraryHead) -> Option<u32> {
     let run = load::load()?;
     cost::of_loading(|| take_in_now(head, run))

@@ -24,8 +24,8 @@ fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// Calls `original` inside a bracket. In a run with a budget, the call may be counted without a
-/// bracket.
+/// Calls `original` inside a bracket. In a run with a budget (a limit for the cost of recording), a
+/// call that is not chosen for recording is only counted, without a bracket.
 ///
 /// # Safety
 /// The arguments must be those that the runtime passes to a dispatch function, and `original` must
@@ -80,8 +80,8 @@ pub unsafe fn call(
     result
 }
 
-/// Describes this call of a workgroup. `dispatch` and `workgroup` are still valid when the call has
-/// ended, because the runtime owns them.
+/// Returns the description of this call, which computes one workgroup. `dispatch` and `workgroup`
+/// are still valid when the call has ended, because the runtime owns them.
 ///
 /// # Safety
 /// `dispatch` and `workgroup` must be the pointers that the runtime passed.
@@ -115,9 +115,8 @@ unsafe fn described(
     }
 }
 
-/// Does what [`call`] does, in all cases: `call` itself handles only the most frequent one.
-/// `is_counted` says, in a run with a budget, that the call was already counted and must be
-/// recorded.
+/// Does what [`call`] does, in all cases: `call` itself handles only the most frequent one. In a
+/// run with a budget, `is_counted` says whether the call was already counted and must be recorded.
 ///
 /// # Safety
 /// The requirements of [`call`] apply.
@@ -141,7 +140,8 @@ pub unsafe fn call_otherwise(
             return unsafe { original(environment, dispatch, workgroup) };
         }
     }
-    // SAFETY: `thread` is the calling thread's state, and it is attached: both were checked above.
+    // SAFETY: `thread` is the calling thread's state, and it is attached: it was already, or
+    // `attach` has attached it.
     let entered = unsafe { (*thread).enter(BEFORE) };
     touch_stack();
     let frame = stack_address();
@@ -151,8 +151,8 @@ pub unsafe fn call_otherwise(
         // these arguments.
         return unsafe { original(environment, dispatch, workgroup) };
     }
-    // SAFETY: `thread` is the calling thread's attached state, whose run is never freed; the clock
-    // is copied.
+    // SAFETY: `thread` is the calling thread's attached state. Its `run` (the settings of the
+    // recording) is never freed. The clock is copied.
     let clock = unsafe { (*thread).run.clock };
     let start = clock.begin();
     // SAFETY: by contract, `original` is the function that the runtime wanted to call, with these
@@ -197,7 +197,7 @@ unsafe fn end_otherwise(
 // no landing pads. With landing pads, the two would have a personality routine. They call the
 // original, so an exception of the original passes through their frames, and the program's unwinder
 // would then call this personality routine. But the routine belongs to the unwinder that is linked
-// into this library. This was tried, and the process crashed.
+// into this library. A version with landing pads was tried, and the process crashed.
 
 /// # Safety
 /// `thread` must be the calling thread's state.
@@ -241,7 +241,8 @@ unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) -> bool {
     ended == Some(true)
 }
 
-/// Ends call `at`, which may have an id for plugins. Returns whether its counters were read.
+/// Ends the open call with the index `at`. The call may have an id for plugins. Returns whether its
+/// counters were read.
 #[inline(always)]
 fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
     match collectors::take_id(thread, at) {
@@ -256,8 +257,8 @@ fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
 
 /// Writes to the place where the original's return address will be, or close to it. If that page of
 /// the stack is not present yet, or was shared by a fork, the page fault happens now instead of
-/// after the counters are read. The agent's use of the stack causes the fault, so it must not be
-/// counted for the call.
+/// after the counters are read. The agent's use of the stack causes this fault, so the call's
+/// counters must not include the fault.
 #[inline(always)]
 fn touch_stack() {
     #[cfg(target_arch = "x86_64")]
@@ -311,7 +312,8 @@ pub unsafe fn end_hooked(export: u32) {
         let (end, location) = (*thread).run.clock.end();
         let Some(at) = (*thread).innermost_split(export) else { return };
         let start = (*thread).finish(at).start;
-        // The workgroup count stays zero, which no real dispatch has.
+        // The hook is not told the workgroup, so `count` stays zero. No real dispatch has zero
+        // workgroups.
         let call = Call { export, location, start, end, ..Call::default() };
         end_with_id(&mut *thread, at, &call);
     }
@@ -325,7 +327,8 @@ unsafe extern "C-unwind" fn nothing(
     0
 }
 
-/// Calls an empty dispatch function without and with a bracket, for calibration.
+/// Calls an empty dispatch function without and with a bracket, to measure what the bracket costs
+/// (calibration).
 pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let dispatch = DispatchState {
         workgroup_size_x: 1,

@@ -1,8 +1,10 @@
-//! The slots of recorded exports. A slot maps a stub to its original function.
+//! The slots of recorded exports (functions that IREE's runtime calls). A slot maps a stub (a small
+//! function that the runtime calls instead of an export) to the original function.
 //!
 //! A slot belongs to one export of one loaded library. Runtimes do not report when they unload a
-//! library. So when no slot is free, the agent looks for slots whose table entry no longer contains
-//! our stub: their library was unloaded.
+//! library. The agent has stored the address of the slot's stub in the library's export table (an
+//! array of function addresses). When no slot is free, the agent looks for slots whose entry in
+//! that table no longer contains the stub: their library was unloaded.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -11,8 +13,8 @@ use crate::process::lock::Lock;
 
 /// Maximum number of exports that can have a stub at the same time.
 pub const SLOTS: usize = 16_384;
-/// Maximum number of distinct query functions of system libraries that can have a stub at the same
-/// time.
+/// Maximum number of distinct query functions (functions that return an IREE library) of system
+/// libraries that can have a stub at the same time.
 pub const QUERIES: usize = 4_096;
 pub const STUB_BYTES: usize = 16;
 
@@ -21,7 +23,8 @@ pub struct Slot {
     /// The original function. It is kept when the slot becomes free, so that a late call of the
     /// stub still works.
     pub original: AtomicUsize,
-    /// Address of the table entry that contains our stub; 0 while the slot is free.
+    /// Address of the entry in the library's export table that contains our stub; 0 while the slot
+    /// is free.
     place: AtomicUsize,
     pub export: AtomicU32,
 }
@@ -65,8 +68,8 @@ pub fn is_stub(address: usize) -> bool {
     (first..first + SLOTS * STUB_BYTES).contains(&address)
 }
 
-/// Claims a slot for `original` and returns its stub. `place` is the table entry that will contain
-/// the stub. Returns `None` if all slots are in use.
+/// Claims a slot for `original` and returns its stub. `place` is the address of the entry in the
+/// library's export table that will contain the stub. Returns `None` if all slots are in use.
 pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = NEXT.load(Ordering::Relaxed);
@@ -94,8 +97,8 @@ pub fn give_back(stub: usize, _: &Lock) {
     }
 }
 
-/// Frees the slots of unloaded libraries: their table entry is unmapped or no longer contains the
-/// stub.
+/// Frees the slots of unloaded libraries. Such a slot's entry in the export table is unmapped or no
+/// longer contains the stub.
 fn reclaim(_: &Lock) {
     let (first, _) = stubs();
     for (number, slot) in TABLE.iter().enumerate() {

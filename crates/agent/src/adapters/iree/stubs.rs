@@ -1,7 +1,8 @@
-//! The functions that replace exports: a table of stubs. Each stub loads its own number into a
-//! register and jumps to [`dispatch_entry`]. Query functions have a second table of stubs, which
-//! jump to [`query_entry`]. The tables are ordinary code of this library, so no memory needs to be
-//! both writable and executable.
+//! The functions that replace exports (functions that IREE's runtime calls): a table of stubs. Each
+//! stub loads its own number into a register and jumps to [`dispatch_entry`]. Query functions
+//! (functions that return an IREE library) have a second table of stubs, which jump to
+//! [`query_entry`]. The tables are ordinary code of this library, so no memory needs to be both
+//! writable and executable.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -101,7 +102,7 @@ unsafe extern "C-unwind" fn dispatch_entry(
     // SAFETY: the runtime called the stub of this slot.
     let (export, original) = unsafe { of_slot(slot) };
     // The compiler makes each of the three calls below a jump, so this function has no stack frame.
-    // If a call is only counted, the stack contains only frames of the program.
+    // So during a call that is only counted, the stack contains no frame of the agent.
     // SAFETY: the arguments are those with which the runtime called the stub in place of
     // `original`.
     unsafe {
@@ -131,8 +132,8 @@ unsafe extern "C-unwind" fn drawn(
     }
 }
 
-/// Records a call that was not counted. In a run with a budget, counts it first, and records it
-/// only if it is drawn.
+/// Records a call that has not been counted yet. In a run with a budget (a limit for the cost of
+/// recording), counts it first, and records it only if it is chosen at random.
 ///
 /// # Safety
 /// The requirements of [`drawn`] apply.
@@ -150,15 +151,15 @@ unsafe extern "C-unwind" fn bracketed(
     }
 }
 
-/// Returns the export of a slot that is in use, and its original function.
+/// Returns the export id and the original function of a slot.
 ///
 /// # Safety
 /// The runtime must have called the slot's stub.
 #[inline(always)]
 unsafe fn of_slot(slot: &Slot) -> (u32, Dispatch) {
     let original = slot.original.load(Ordering::Relaxed);
-    // SAFETY: the runtime called the slot's stub in place of this function, so the slot is in use,
-    // and `original` is the address of a dispatch function in a loaded library.
+    // SAFETY: the runtime called the slot's stub in place of the original function, so `original`
+    // is the address of a dispatch function in a loaded library.
     let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
     (slot.export.load(Ordering::Relaxed), original)
 }
@@ -210,8 +211,8 @@ unsafe extern "C-unwind" fn query_entry(
     if real == 0 {
         return std::ptr::null();
     }
-    // SAFETY: `dlsym` returned `real` for the name of a query function, and the arguments are its
-    // caller's.
+    // SAFETY: `dlsym` returned `real` for the name of a query function, and the arguments are those
+    // with which the runtime called the stub.
     let library = unsafe { std::mem::transmute::<usize, Query>(real)(max_version, environment) };
     patch::take_in_guarded(library, |export| {
         executables::system(real, export);

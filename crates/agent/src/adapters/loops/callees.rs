@@ -1,7 +1,7 @@
 //! Finds the library functions that JIT-compiled code calls, and their names.
 //!
-//! Such code has no file with the names. It contains only addresses of functions, as numbers or in
-//! slots (memory that contains an address). On x86-64:
+//! Such code has no file with the names. The code refers to functions only by addresses, which are
+//! numbers in instructions or are in slots (memory that contains an address). On x86-64:
 //!
 //! ```text
 //!  mov slot(%rip),%reg     48 8b 05+8r  distance        call *slot(%rip)   ff 15  distance
@@ -131,12 +131,12 @@ pub fn of(machine: u16, start: u64, bytes: u64) -> Vec<Callee> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Number(u64),
-    /// The code refers to a slot in memory, at this address.
+    /// The address of a slot that the code refers to.
     Slot(u64),
 }
 
-/// Finds the places of addresses in a range of memory that contains code. Bytes that cannot be read
-/// are left out.
+/// Finds the addresses that a range of code may contain, and the slots that it may refer to. Bytes
+/// that cannot be read are left out.
 fn places_in_memory(start: u64, bytes: u64) -> BTreeSet<Place> {
     let mut found = BTreeSet::new();
     let mut chunk = vec![0; CHUNK.min(bytes as usize)];
@@ -146,7 +146,8 @@ fn places_in_memory(start: u64, bytes: u64) -> BTreeSet<Place> {
         let at = start.wrapping_add(done);
         let read = sys::copy_memory(at as usize, &mut chunk[..wanted]).min(wanted);
         add_places(&chunk[..read], at, &mut found);
-        // An instruction may begin in one chunk and end in the next.
+        // The next chunk overlaps this one, because an instruction may begin in this chunk and end
+        // after it.
         let is_last = done + wanted as u64 == bytes;
         done += if is_last { wanted } else { wanted + 1 - LONGEST } as u64;
     }
@@ -185,18 +186,19 @@ fn libraries() -> BTreeMap<u64, u64> {
     code.map(|map| (map.start, map.end)).collect()
 }
 
-/// Finds the names of functions by the address at which a function begins.
+/// Finds the name of a function by the address at which the function begins.
 #[derive(Default)]
 struct Names {
-    /// The functions that are looked up by name; `None` before the first call of [`Names::of`].
+    /// The functions in [`MEMORY`] and [`MATHEMATICS`], by address; `None` before the first call of
+    /// [`Names::of`].
     known: Option<BTreeMap<u64, &'static CStr>>,
 }
 
 impl Names {
     fn of(&mut self, function: u64) -> Option<String> {
         let known = self.known.get_or_insert_with(|| {
-            // Some functions share one implementation (`memcpy`, `memmove`). Such an implementation
-            // gets the name that comes first in `MEMORY`.
+            // Functions in `MEMORY` may share one implementation, for example `memcpy` and
+            // `memmove`. Such an implementation gets the name that comes first there.
             let all = MEMORY.iter().rev().chain(&MATHEMATICS);
             all.map(|name| (address_of(name), *name)).collect()
         });
@@ -208,7 +210,7 @@ impl Names {
     }
 }
 
-/// Returns the address that the program gets for this name, or 0.
+/// Returns the address of the function that the program's libraries export under this name, or 0.
 fn address_of(name: &CStr) -> u64 {
     // SAFETY: `name` is a C string, and RTLD_DEFAULT is a handle that stands for all libraries.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as u64 }
@@ -223,8 +225,8 @@ fn name_at(function: u64) -> Option<String> {
     if found == 0 || info.dli_saddr as u64 != function || info.dli_sname.is_null() {
         return None;
     }
-    // SAFETY: the name is a C string that belongs to the linker. It stays valid, because the code
-    // needs the library.
+    // SAFETY: the name is a C string that belongs to the linker. It stays valid, because the
+    // JIT-compiled code needs the library.
     let name = unsafe { CStr::from_ptr(info.dli_sname) };
     name.to_str().ok().map(str::to_owned)
 }

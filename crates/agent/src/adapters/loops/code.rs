@@ -8,7 +8,8 @@
 //!             └► in other memory (a JIT) ────────────► the mapping that has the code
 //! ```
 //!
-//! If code is too large, or cannot be read or written, this is counted as the loss `code_not_kept`.
+//! If code that should be copied is not found, is too large or cannot be copied, this is counted as
+//! the loss `code_not_kept`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,15 +46,17 @@ type Piece = (u64, u64);
 
 #[derive(Default)]
 struct Object {
-    /// The difference between the address of a byte in memory and its address in the object's file.
+    /// The load bias: the difference between the address of a byte in memory and its virtual
+    /// address in the object's ELF file.
     base: u64,
     /// Address in memory and length of each loaded segment that is executable or not writable.
     pieces: Vec<Piece>,
     build_id: Vec<u8>,
 }
 
-/// Writes where the module's code is to the part of `process`, once. `at` is the module's
-/// descriptor (the struct that describes the module). If `keep` is set, copies the code, too.
+/// Writes to the part of `process` (its directory in the profile), once, where the module's code
+/// is. `at` is the module's descriptor (the struct that describes the module). If `keep` is set,
+/// copies the code, too.
 pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
     if !known.is_first_note(process) {
         return;
@@ -107,7 +110,7 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
     let _ = process.append_loops(&LoopFrame::Code(frame).to_bytes());
 }
 
-/// Returns the dynamic linker's object that contains this address.
+/// Returns the dynamic linker's object (program or library) that contains this address.
 fn linked(address: u64) -> Option<Object> {
     let mut search: (u64, Option<Object>) = (address, None);
     unsafe extern "C" fn look(
@@ -115,8 +118,8 @@ fn linked(address: u64) -> Option<Object> {
         _: usize,
         search: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer to the search that
-        // `look` was registered with.
+        // SAFETY: `dl_iterate_phdr` passes a valid description and its own second argument, the
+        // address of `search`.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<(u64, Option<Object>)>()) };
         if info.dlpi_phdr.is_null() {
             return 0;
@@ -163,7 +166,7 @@ impl Object {
     }
 }
 
-/// Returns the build id in a range of notes, or an empty one.
+/// Returns the build id in a range of notes, or nothing if there is none.
 fn build_id(at: u64, bytes: u64) -> Vec<u8> {
     let mut notes = vec![0; bytes.min(1 << 16) as usize];
     let read = sys::copy_memory(at as usize, &mut notes);
@@ -188,9 +191,9 @@ fn build_id(at: u64, bytes: u64) -> Vec<u8> {
     Vec::new()
 }
 
-/// Returns the mapping with the code of a module that is in no file and that no known loader has
-/// loaded. This is the mapping that contains the descriptor's function `rehearse`, or else the
-/// executable mapping without a file that is nearest to the descriptor.
+/// For a module that is in no file and was loaded by no known loader, returns the mapping with the
+/// module's code. This is the mapping that contains the descriptor's function `rehearse`, or else
+/// the executable mapping without a file that is nearest to the descriptor.
 fn jit_code(address: u64, module: &Module) -> Option<Piece> {
     let maps = sys::read_file(c"/proc/self/maps").ok()?;
     let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);
@@ -201,7 +204,8 @@ fn jit_code(address: u64, module: &Module) -> Option<Piece> {
         _ => map.start.abs_diff(address).min(map.end.abs_diff(address)),
     };
     let found = code.min_by_key(distance)?;
-    // Relative addresses of 32 bits cannot reach farther than this.
+    // The code must be within 2 GiB of the descriptor, because it may refer to the descriptor by
+    // relative addresses of 32 bits.
     (distance(&found) < 1 << 31).then_some((found.start, found.end - found.start))
 }
 
@@ -212,7 +216,8 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Reserves space for this many bytes, within the limits for one copy and for all copies.
+    /// Counts this many bytes as copied, unless that exceeds the limit for one copy or for all
+    /// copies.
     fn reserve(&self, bytes: u64) -> Result<(), i32> {
         let within = |all: u64| all.checked_add(bytes).filter(|all| *all <= MOST_IN_ALL);
         let order = Ordering::Relaxed;

@@ -1,5 +1,6 @@
 //! Reads counters at the start and the end of each timed hit (one execution) of instrumented
-//! functions and outer loops. Adds the differences to the sums of the function or loop.
+//! functions and of loops of depth 0 and 1. Adds the differences to the sums of the function or
+//! loop.
 //!
 //! A hit that begins may never end (`longjmp`, exceptions). So the reading at its start is kept on
 //! a list of open hits. When a later hit begins, the hits whose stack frames are gone are removed
@@ -87,23 +88,23 @@ pub fn prepare() {
 const ROUNDS: usize = 25;
 const HITS: u32 = 4;
 
-/// Serial number ([`Process::serial`]) of the part of the profile that contains the time of
-/// readings.
+/// Serial number ([`Process::serial`]) of the part of the profile to which [`tell`] has written how
+/// long readings take.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Writes to the part of `process`, once, how long it takes to read counters at the start and the
-/// end of a hit. Measures the time with this thread's counters, in about 0.1 ms; [`prepare`] must
-/// have been called. A hit's own time does not include these readings, but the time of the function
-/// or loop around it does.
+/// Writes to the part of `process` (its directory in the profile), once, how long it takes to read
+/// counters at the start and the end of a hit. Measures the time with this thread's counters, in
+/// about 0.1 ms; [`prepare`] must have been called. A hit's own time does not include these
+/// readings, but the time of the function or loop around it does.
 pub fn tell(process: &Process, counters: u32) {
     if TOLD.load(Ordering::Acquire) == process.serial() {
         return;
     }
-    // If this thread's counters cannot be read, the next thread that calls this function measures.
+    // If this thread's counters cannot be read, a later call of this function measures the time.
     // Two threads may both write the time.
     let Some(ticks) = measure(counters) else { return };
     TOLD.store(process.serial(), Ordering::Release);
-    // `append_loops` counts a failure as a loss. The time is not written again.
+    // `append_loops` counts a failure as a loss. After a failure, the time is not written later.
     let _ = process.append_loops(&LoopFrame::Reading(ticks).to_bytes());
 }
 
@@ -128,8 +129,8 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
     for round in 0..=ROUNDS {
         let (mut read, before) = (true, ticks::now());
         for _ in 0..HITS {
-            // SAFETY: `entry` is entry 0 of a block that has a header before it, as in a table that
-            // `enter` returns.
+            // SAFETY: `entry` has the id 0, and the block's header is directly before it, as in a
+            // table that `enter` returns.
             unsafe {
                 let began = begin(entry, 0);
                 read &= began != 0;
@@ -187,8 +188,8 @@ pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
         point!(LoopBegin);
         let thread = counting()?;
         // SAFETY: the thread-local and the stack in it are the calling thread's own. Only functions
-        // of this file use the stack, and `busy` makes their calls by a signal handler return
-        // without using it.
+        // of this file use the stack. If a signal handler calls one of them while `busy` is set,
+        // the call returns without using the stack.
         let stack = unsafe { (*local::get()).stack.cast::<Stack>().as_mut() }?;
         busy(thread, |thread| {
             stack.forget(entry, frame);
@@ -216,8 +217,8 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
         point!(LoopEnd);
         let thread = counting()?;
         // SAFETY: the thread-local and the stack in it are the calling thread's own. Only functions
-        // of this file use the stack, and `busy` makes their calls by a signal handler return
-        // without using it.
+        // of this file use the stack. If a signal handler calls one of them while `busy` is set,
+        // the call returns without using the stack.
         let stack = unsafe { (*local::get()).stack.cast::<Stack>().as_mut() }?;
         busy(thread, |thread| {
             let _ = thread.counters.read(&mut stack.after);
@@ -240,7 +241,8 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
 unsafe fn add(entry: *mut Entry, id: u32, before: &Readings, after: &Readings) -> Option<()> {
     let table = (entry as usize).wrapping_sub(id as usize * size_of::<Entry>());
     // SAFETY: by contract, `entry` is in a table, and the header of the table's block is directly
-    // before the table. If private memory has replaced the table, the header is zero.
+    // before the table. If the table was replaced by private memory (see [`super::tables`]), the
+    // header is zero.
     let block = unsafe { &*((table - BLOCK_BYTES) as *const BlockHeader) };
     let count = block.counters as usize;
     if count == 0 || id >= block.ids {
@@ -255,8 +257,8 @@ unsafe fn add(entry: *mut Entry, id: u32, before: &Readings, after: &Readings) -
         std::iter::once(Some(1)).chain((0..count).map(|i| after.since(before, i))).enumerate()
     {
         let sum = (sums as *mut u64).wrapping_add(at);
-        // SAFETY: the sum is in the block, because `id` is below the block's number of ids, and is
-        // aligned. Only this thread writes to the block.
+        // SAFETY: the sum is aligned. It is in the block, because `id` is below the block's number
+        // of ids. Only this thread writes to the block.
         unsafe { sum.write_volatile(sum.read_volatile().wrapping_add(added?)) };
     }
     Some(())

@@ -1,5 +1,6 @@
-//! Finds the calling thread's table of an instrumented module (the memory in which the thread
-//! counts the module's hits). Instrumented functions call [`enter`] at their start.
+//! Finds the calling thread's table of an instrumented module: the memory in which the thread
+//! counts the module's hits (executions of its functions and loops). Instrumented functions call
+//! [`enter`] at their start.
 
 use std::sync::atomic::Ordering;
 
@@ -18,10 +19,10 @@ use crate::state::run::{self, Run};
 /// could be made.
 ///
 /// # Safety
-/// `module` must be a descriptor that was registered.
+/// `module` must be a descriptor (the struct that describes a module) that was registered.
 pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
-    // SAFETY: `places` is null or memory of this thread, which stays mapped as long as the pointer
-    // is set. By contract, `module` is a registered descriptor.
+    // SAFETY: `places` is null or points to memory of this thread, which stays mapped until
+    // `places` is changed. By contract, `module` is a registered descriptor.
     unsafe {
         let places = (*local::get()).places;
         let number = (*module).handle.load(Ordering::Relaxed) as usize;
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
     }
 }
 
-/// Makes the thread's table of this module, if loops are being recorded.
+/// Makes the calling thread's table of this module, if loops are being recorded.
 ///
 /// # Safety
 /// The requirements of [`enter`] apply.
@@ -59,8 +60,9 @@ unsafe fn enter_first(module: *mut Module) -> *mut Entry {
 /// The requirements of [`enter`] apply.
 unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     point!(LoopEnter);
-    // The epoch is read before the run is loaded. So if a session begins in between, the table has
-    // the old epoch and will be made again.
+    // The epoch (number of the recording) is read before the run (the recording's settings) is
+    // loaded. So if a session begins in between, the table has the old epoch and will be made
+    // again.
     let epoch = epoch::current();
     let run = load::load()?;
     // SAFETY: by contract, `module` is a registered descriptor, and a registered descriptor has its
@@ -88,7 +90,7 @@ pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static K
         0 => (std::ptr::null_mut(), std::ptr::null_mut()),
         _ => (counters::begin as *mut (), counters::end as *mut ()),
     };
-    // It does no harm if instrumented code sees only one of the two pointers.
+    // It does no harm if instrumented code sees only one of the two new pointers.
     module.begin.store(begin, Ordering::Relaxed);
     module.end.store(end, Ordering::Relaxed);
     known.announce(module, options, &process);

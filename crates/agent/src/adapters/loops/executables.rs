@@ -18,7 +18,7 @@ const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 
-/// In bytes.
+/// Alignment of a descriptor, in bytes.
 const ALIGN: usize = 64;
 /// The largest number of bytes of writable data that are searched in one executable.
 const MOST_BYTES: usize = 64 << 20;
@@ -43,7 +43,7 @@ pub fn wanted() -> bool {
 }
 
 /// Registers the instrumented modules of the embedded ELF at `base`, if loops are being recorded.
-/// `export` is the id of the ELF's first export.
+/// `export` is the id of the ELF's first export (a function that IREE can call).
 pub fn embedded(base: usize, export: Option<u32>) {
     if let Some(headers) = wanted().then(|| elf::program_headers(base)).flatten() {
         let headers = headers.iter();
@@ -64,8 +64,8 @@ pub fn system(function: usize, export: Option<u32>) {
         _: usize,
         search: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer to the search that
-        // `look_for` was registered with.
+        // SAFETY: `dl_iterate_phdr` passes a valid description and its own second argument, the
+        // address of `search`.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<(usize, Option<Image>)>()) };
         if info.dlpi_phdr.is_null() {
             return 0;
@@ -148,12 +148,13 @@ fn look(image: &Image, export: Option<u32>) {
     }
 }
 
-/// Registers the module at this address, if it is a descriptor of this executable.
+/// Registers the module whose descriptor is at this address, if the descriptor belongs to this
+/// executable.
 fn found(image: &Image, at: usize, export: Option<u32>) {
     // The fields that refer to a table and to a function are checked before anything uses them.
     let Some(copy) = sys::read_value::<[u64; size_of::<Module>() / 8]>(at) else { return };
-    // SAFETY: the array has as many bytes as a module. A module consists of integers, pointers and
-    // an optional function, for which all bytes are values.
+    // SAFETY: the array has as many bytes as a `Module`. A `Module` consists of integers, pointers
+    // and an optional function, for which all bytes are valid values.
     let copy: Module = unsafe { std::mem::transmute(copy) };
     let size = size_of::<Module>();
     if copy.size as usize != size || !image.owns(at, &copy) {
@@ -162,8 +163,8 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
     if copy.enter.load(Ordering::Relaxed).is_null() {
         let end = at + size;
         let frozen = image.relro.iter().any(|range| range.start < end && at < range.end);
-        // The agent must write to the descriptor. That is impossible if it becomes read-only, or if
-        // other processes share its memory.
+        // The agent must write to the descriptor. It cannot if the descriptor becomes read-only,
+        // and it must not if other processes share the descriptor's memory.
         if frozen || !make_writable(at, size) {
             losses::lose(Loss::LoopModuleRefused, 1, 0);
             return;

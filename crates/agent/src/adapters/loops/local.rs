@@ -10,7 +10,8 @@ use abi::loops::Entry;
 pub struct Local {
     /// The addresses of the thread's tables, or null.
     pub places: *mut Places,
-    /// The thread's [`super::tables::Owned`], of which a forked child has a copy, or null.
+    /// The address of the thread's [`super::tables::Owned`] (the data about its tables), or null. A
+    /// forked child has a copy of this data.
     pub owned: *mut c_void,
     /// The open hits at whose start counters were read ([`super::counters`]), or null.
     pub stack: *mut c_void,
@@ -27,7 +28,7 @@ pub const NOTHING: usize = 1;
 /// memory is zeroed.
 #[repr(C)]
 pub struct Places {
-    /// The epoch that the tables belong to; 0 if there are none.
+    /// The epoch (number of the recording) that the tables belong to; 0 if there are none.
     pub epoch: AtomicU32,
     /// The number of addresses that the memory has space for.
     pub count: u32,

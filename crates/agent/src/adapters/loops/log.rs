@@ -1,6 +1,6 @@
-//! Mode log: records the first starts and ends of hits (executions) of each id of a function or
-//! loop. Each record contains the return address of the call with which instrumented code reported
-//! the start or end.
+//! Mode log: records when the first hits (executions) of each function or loop start and end. Each
+//! function or loop has an id. Each record contains the return address of the call with which
+//! instrumented code reported the start or end.
 //!
 //! A hit that is left by an exception or `longjmp` has a start and no end, and only the first
 //! starts of an id are recorded. Therefore an end is recorded only if the start of the same hit was
@@ -55,7 +55,8 @@ pub fn address() -> *mut () {
 }
 
 /// # Safety
-/// `entry` must be the entry of this id in a table that `enter` has returned.
+/// `entry` must be the entry of this id in the table that `enter` has returned. If `enter` has
+/// returned null, `entry` must be the address computed from null in the same way.
 unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame: usize) {
     let table = (entry as usize).wrapping_sub(id as usize * size_of::<Entry>());
     if table < BLOCK_BYTES {
@@ -65,7 +66,7 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
     guarded(|| {
         point!(LoopLog);
         // SAFETY: by contract, `entry` is in a table, and the header of the table's block is
-        // directly before the table. Only this thread writes to them.
+        // directly before the table. Only this thread writes to the block.
         unsafe {
             let block = &*((table - BLOCK_BYTES) as *const BlockHeader);
             let entry = &*entry;
@@ -93,8 +94,8 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
     });
 }
 
-/// Counts the start of a hit. Returns whether to record it: it must be one of the first starts of
-/// its id, and there must be memory to remember it.
+/// Counts the start of a hit. Returns whether to record the start: only if it is one of the first
+/// starts of its id, and there is memory to remember the hit.
 fn begins(entry: &Entry, block: &BlockHeader, open: &mut OpenHits, frame: usize) -> bool {
     let hits = add(&entry.trips);
     entry.hits.store(hits, Ordering::Relaxed);

@@ -10,11 +10,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`register`] | what modules call: `counterpoint_loops_register` and its counterpart |
+//! | [`register`] | the functions that modules call to register and unregister themselves |
 //! | [`modules`] | the modules of this process, and their metadata in the profile |
 //! | [`code`] | finds the modules' machine code, and copies it |
 //! | [`callees`] | finds the library functions that JIT-compiled code calls |
-//! | [`notes`] | finds modules whose constructors found no runtime |
+//! | [`notes`] | finds modules that have not registered themselves, by their ELF notes |
 //! | [`executables`] | finds the modules in executables of IREE, which have no constructors |
 //! | [`local`] | the thread-local data |
 //! | [`enter`] | finds the calling thread's table of a module |
@@ -26,7 +26,7 @@
 //!
 //! The tables of a thread stay mapped as long as the thread lives, even if the session ends or the
 //! pool is replaced. The reason is that functions that the thread has entered keep the tables'
-//! addresses and write to them.
+//! addresses and write to the tables.
 
 mod callees;
 mod code;
@@ -49,7 +49,8 @@ pub static ADAPTER: Adapter = Adapter {
     constructed: register::constructed,
     session_began,
     at_exit: tables::at_process_exit,
-    // Threads of this adapter attach only to read counters.
+    // This adapter attaches threads to the recorder only to read counters, and records no calls. So
+    // it has no bracket (the recorder's work around a call) of its own to measure.
     rehearse: rehearsal::rehearse_plain_calls,
     ..Adapter::NOTHING
 };

@@ -1,7 +1,8 @@
 //! The instrumented modules of this process: compiled code to which `counterpoint loops instrument`
 //! has added counting code. Each module has a number, with which threads find their tables. If a
-//! module is unloaded and loaded again, it gets the same number again. So a program that keeps
-//! loading and unloading a module needs no more memory and writes no more metadata.
+//! module is unloaded and loaded again, it gets the same number again (in mode log, only if it is
+//! loaded at the same address). So reloading such a module needs no more memory and writes no more
+//! metadata.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -14,8 +15,9 @@ use crate::os::sys;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 
-/// A module that was registered. It is never freed, and new modules are added at the front of the
-/// list. So the list can be read without a lock, even in a child that was forked during a change.
+/// A module that was registered. It is an element of a linked list. Elements are never freed, and
+/// new ones are added at the front. So the list can be read without a lock, even in a child that
+/// was forked during a change.
 pub struct Known {
     /// The first module has number 1. The number is also the module's index in the tables of
     /// threads.
@@ -23,7 +25,7 @@ pub struct Known {
     /// The number of the module's ids (one for each instrumented function or loop).
     pub ids: u32,
     pub mode: Mode,
-    /// The identity of the module's instrumented text.
+    /// The identity of the module's instrumented text and side table ([`Module::id`]).
     pub id: [u8; 16],
     /// The file of the module's object (the ELF file or memory that contains the module); empty for
     /// anonymous memory.
@@ -35,8 +37,8 @@ pub struct Known {
     /// Export id of the first function in the IREE library that contains the module.
     export: Option<u32>,
     costs: Option<Costs>,
-    /// Serial number ([`Process::serial`]) of the part of the profile that contains the module's
-    /// metadata.
+    /// Serial number ([`Process::serial`]) of the part of the profile (the directory of one
+    /// process) that contains the module's metadata.
     told: AtomicU32,
     /// Serial number of the part of the profile that contains the place of the module's code.
     noted: AtomicU32,
@@ -63,11 +65,12 @@ pub fn find(number: u32) -> Option<&'static Known> {
 pub struct Place {
     /// The object's file; empty for anonymous memory.
     pub object: String,
-    /// The difference between the address of a byte in memory and its address in the object's file.
+    /// The load bias: the difference between the address of a byte in memory and its virtual
+    /// address in the object's ELF file.
     pub base: u64,
 }
 
-/// The place of a module, and the library that contains it.
+/// The object that contains a module, and the module's IREE library, if any.
 pub struct Origin {
     pub place: Place,
     /// If the module is in an IREE library: export id of the library's first function.
@@ -137,13 +140,13 @@ impl Known {
         &self.object
     }
 
-    /// Returns true at the first call for the part of `process`. The caller then writes where the
-    /// module's code is.
+    /// Returns true at the first call for the part of `process` (its directory in the profile). The
+    /// caller then writes where the module's code is.
     pub fn is_first_note(&self, process: &Process) -> bool {
         self.noted.swap(process.serial(), Ordering::AcqRel) != process.serial()
     }
 
-    /// Writes the module's metadata to the part of `process`, once.
+    /// Writes the module's metadata to the part of `process` (its directory in the profile), once.
     pub fn announce(&self, module: &Module, options: LoopOptions, process: &Process) {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return;
@@ -174,16 +177,17 @@ impl Known {
         };
         let mut bytes = moment();
         bytes.extend_from_slice(&LoopFrame::Module(frame).to_bytes());
-        // `append_loops` counts a failure as a loss. The metadata are not written again.
+        // `append_loops` counts a failure as a loss. After a failure, the metadata are not written
+        // later.
         let _ = process.append_loops(&bytes);
         self.told.store(process.serial(), Ordering::Release);
     }
 }
 
-/// The largest side table that is copied into a profile, in bytes.
+/// The size in bytes of the largest side table ([`Module::table`]) that is copied into a profile.
 const MOST_TABLE: usize = 1 << 28;
 
-/// Returns a frame with the present time.
+/// Returns a frame (a record for the file of loops) with the present time.
 pub fn moment() -> Vec<u8> {
     let (ticks, monotonic_ns) = now();
     LoopFrame::Moment(ticks, monotonic_ns).to_bytes()
@@ -271,8 +275,8 @@ pub fn spread(mut all: Vec<f64>) -> Option<[f64; 3]> {
     Some([at(1)?, at(5)?, at(9)?])
 }
 
-/// Returns the place of the dynamic linker's object that contains this address. Without such an
-/// object, the place has no file and base 0.
+/// Returns the place of the dynamic linker's object (program or library) that contains this
+/// address. Without such an object, the place has no file and base 0.
 pub fn place_of(address: usize) -> Place {
     let Some(base) = base_of(address) else {
         return Place { object: String::new(), base: 0 };
@@ -281,8 +285,8 @@ pub fn place_of(address: usize) -> Place {
     Place { object, base }
 }
 
-/// Returns the difference between addresses in memory and in the file, for the dynamic linker's
-/// object that contains this address.
+/// Returns the load bias (see [`Place::base`]) of the dynamic linker's object that contains this
+/// address.
 fn base_of(address: usize) -> Option<u64> {
     let mut found: (usize, Option<u64>) = (address, None);
     unsafe extern "C" fn look(
@@ -290,8 +294,8 @@ fn base_of(address: usize) -> Option<u64> {
         _: usize,
         found: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer to the result that
-        // `look` was registered with.
+        // SAFETY: `dl_iterate_phdr` passes a valid description and its own second argument, the
+        // address of `found`.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<(usize, Option<u64>)>()) };
         if info.dlpi_phdr.is_null() {
             return 0;

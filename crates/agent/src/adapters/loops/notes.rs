@@ -1,5 +1,5 @@
-//! Finds modules by their ELF notes. Their constructors did not find this library, because they
-//! were loaded or ran before it.
+//! Finds instrumented modules by their ELF notes. This also finds modules whose constructors ran
+//! before this library was loaded, or before this library's own constructor.
 
 use abi::loops::{Module, NOTE_NAME, NOTE_TYPE};
 
@@ -10,7 +10,8 @@ struct Found {
     count: usize,
 }
 
-/// Returns the addresses of the descriptors that the notes of loaded objects refer to.
+/// Returns the addresses of the descriptors (the structs that describe modules) that the notes of
+/// loaded objects refer to.
 pub fn find() -> Vec<usize> {
     let mut found = Box::new(Found { at: [0; MOST], count: 0 });
     // SAFETY: `look` has the type that `dl_iterate_phdr` calls, and `found` outlives the call.
@@ -61,8 +62,8 @@ unsafe extern "C" fn look(
     0
 }
 
-/// Returns the contents of our notes: for each note, the offset of its content, and the content,
-/// which is the distance from there to a module's descriptor.
+/// Returns for each of our notes: the offset of the note's content in `notes`, and the content,
+/// which is the distance from the content to a module's descriptor.
 fn descriptors(notes: &[u8], align: usize) -> impl Iterator<Item = (usize, i64)> + '_ {
     let word =
         |at: usize| notes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word) as usize);
@@ -109,7 +110,8 @@ mod tests {
             note(1, b"Counterpoint\0", &7i64.to_ne_bytes()),
             note(NOTE_TYPE, b"Counterpoint\0", &(-4i64).to_ne_bytes()),
         ];
-        // The notes have 12 + 4 + 20 and 12 + 16 + 8 bytes: 36 each.
+        // Each note has 36 bytes (header, name and content): the first has 12 + 4 + 20, and the
+        // others have 12 + 16 + 8.
         let bytes = notes.concat();
         let found: Vec<_> = descriptors(&bytes, 4).collect();
         assert_eq!(found, [(36 + 28, 100), (3 * 36 + 28, -4)]);

@@ -21,7 +21,7 @@ const FIRST_PIECE: usize = 1024;
 /// nearly as many nested calls.
 const PIECES: usize = 10;
 
-/// The open hits of a thread, of all modules in mode log. The last hit is the innermost one.
+/// The open hits of a thread in all modules with mode log. The last hit is the innermost one.
 ///
 /// Recursion may be deep, so the memory grows. It grows by pieces that never move, because a signal
 /// handler may add a hit while the interrupted code reads another hit.
@@ -39,7 +39,8 @@ struct OpenHit {
     is_written: bool,
 }
 
-/// Returns the number of the piece that contains hit `at`, and the hit's index in the piece.
+/// Returns the number of the piece that contains the hit with the index `at`, and the hit's index
+/// in the piece.
 fn place(at: usize) -> (usize, usize) {
     let piece = (at / FIRST_PIECE + 1).ilog2() as usize;
     (piece, at - FIRST_PIECE * ((1 << piece) - 1))
@@ -96,8 +97,8 @@ impl OpenHits {
 
     /// Adds a hit. First removes hits that were left by an exception or `longjmp`: those in frames
     /// below `frame`, and a hit of the same id in the same frame, with all hits inside of it.
-    /// Returns whether to record the start: `is_written`, or false if there is no memory to
-    /// remember the hit, because its end could then not be found.
+    /// Returns whether to record the start: `is_written`, but false if there is no memory to
+    /// remember the hit. The hit's end could then not be found.
     pub fn begins(&mut self, entry: &Entry, frame: usize, is_written: bool) -> bool {
         while self.length > 0 && self.get(self.length - 1).frame < frame {
             self.length -= 1;
@@ -118,13 +119,14 @@ impl OpenHits {
     pub fn ends(&mut self, entry: &Entry, frame: usize) -> bool {
         let same = |hit: &OpenHit| std::ptr::eq(hit.entry, entry);
         // From the innermost hit outwards, frames never become smaller (see `begins`), so the
-        // search can stop at the first frame above this one.
+        // search can stop at the first frame above `frame`.
         let exact = (0..self.length)
             .rev()
             .take_while(|at| self.get(*at).frame <= frame)
             .find(|at| same(&self.get(*at)) && self.get(*at).frame == frame);
         let above = || self.rposition(|hit| same(hit) && hit.frame > frame);
-        // If deeper hits were not remembered, a hit in a frame above may belong to another call.
+        // If deeper hits were not remembered, a hit in a frame above may belong to another call, so
+        // it is not used.
         let Some(at) = exact.or_else(|| if self.is_full { None } else { above() }) else {
             return false;
         };

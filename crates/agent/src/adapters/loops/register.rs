@@ -18,8 +18,8 @@ const REGISTERED: i32 = 0;
 const NOTHING_RECORDED: i32 = 1;
 const REFUSED: i32 = -1;
 
-/// Whether this library's constructor has run. Before that, the agent does not know what the
-/// environment asks for.
+/// Whether this library's constructor has run. Before that, the agent has not read the environment
+/// variables that say what to record.
 static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
 /// Whether a module tried to register before this library's constructor had run. The constructors
 /// of libraries that a program is linked with can run before those of a preloaded library.
@@ -33,13 +33,14 @@ pub fn constructed() {
     }
 }
 
-/// Registers all loaded instrumented modules, which are found by Counterpoint's ELF note. A module
-/// that is already registered keeps its number.
+/// Registers the loaded instrumented modules that have Counterpoint's ELF note. A module that is
+/// already registered keeps its number.
 pub fn register_all() {
-    // `find` has the dynamic linker's lock only during the search, so the lock is free again.
+    // `find` holds the dynamic linker's lock only during the search. So this thread does not hold
+    // it while it registers modules.
     for at in notes::find() {
-        // SAFETY: `find` returns addresses of loaded memory with a descriptor's size. `register`
-        // itself checks that a descriptor is there.
+        // SAFETY: `find` returns only addresses at which enough loaded memory follows for a
+        // descriptor. `register` itself checks that a descriptor is there.
         unsafe { register(at as *mut Module, None) };
     }
 }
@@ -47,8 +48,8 @@ pub fn register_all() {
 /// Registers an instrumented module.
 ///
 /// # Safety
-/// `module` must be, as `include/counterpoint/loops.h` says, a descriptor, or readable memory that
-/// is not one.
+/// `module` must be null, or point to a descriptor (the struct that `include/counterpoint/loops.h`
+/// defines) or to other readable memory of a descriptor's size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
     let _errno = ErrnoGuard::new();
@@ -59,25 +60,26 @@ pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32
 /// Unregisters a module that is about to be unloaded.
 ///
 /// # Safety
-/// `module` must be null or a descriptor.
+/// `module` must be null or point to a descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
     guarded(|| {
         point!(LoopUnregister);
-        // SAFETY: by contract, `module` is null or a descriptor.
+        // SAFETY: by contract, `module` is null or points to a descriptor.
         let Some(module) = (unsafe { module.as_ref() }) else { return };
         if mode_of(module).is_none() {
             return;
         }
-        // Destructors of other libraries can still enter the module's code. It then finds no
-        // `enter`, and counts nothing.
+        // Destructors of other libraries can still enter the module's code. The module's code then
+        // finds that `enter` is null, and counts nothing.
         module.enter.store(std::ptr::null_mut(), Ordering::Release);
         module.handle.store(0, Ordering::Relaxed);
         module.unregister.store(std::ptr::null_mut(), Ordering::Relaxed);
     });
 }
 
-/// Returns the mode of a descriptor, if this agent supports its version and its mode.
+/// Returns the mode of a descriptor (the struct that describes a module), if this agent supports
+/// its version and its mode.
 fn mode_of(module: &Module) -> Option<Mode> {
     let known = module.magic == MAGIC
         && module.size as usize == size_of::<Module>()
@@ -113,19 +115,20 @@ pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
         }
         return REFUSED;
     };
-    // If the run that the environment asks for does not record loops, no loops will ever be
-    // recorded.
+    // No loops are recorded if the agent is off. No loops are recorded either if the environment
+    // asks for a run, and this run was not loaded, has ended or does not record loops.
     if epoch::is_off() || asked && run.is_none() || module.ids == 0 {
         return NOTHING_RECORDED;
     }
     if module.handle.load(Ordering::Acquire) == 0 {
-        // This takes the dynamic linker's lock, so it is done before the process's lock is taken: a
-        // thread that has the linker's lock may be waiting for the process's lock.
+        // `place_of` takes the dynamic linker's lock, so it is called before `Lock::take`. In the
+        // other order, two threads could wait for each other: another thread may hold the linker's
+        // lock and wait in `Lock::take`.
         let origin = origin
             .unwrap_or_else(|| Origin { place: modules::place_of(at as usize), export: None });
         let costs = match modules::is_known(module, mode, &origin) {
             true => None,
-            // SAFETY: no thread has entered the module yet, because its `enter` is not set.
+            // SAFETY: no thread uses the descriptor yet, because its `enter` is still null.
             false => unsafe { modules::measure(at, mode) },
         };
         let Some(lock) = Lock::take() else { return NOTHING_RECORDED };
@@ -138,8 +141,8 @@ pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
     }
     let mut result = NOTHING_RECORDED;
     if let Some(run) = run {
-        // SAFETY: `at` is the descriptor that is being registered, and `remember` has given it its
-        // number.
+        // SAFETY: `at` is the descriptor that is being registered, and its `handle` is set, now or
+        // at an earlier registration.
         if unsafe { enter::announce(at, run) }.is_some() {
             result = REGISTERED;
         }

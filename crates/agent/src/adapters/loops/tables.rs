@@ -1,13 +1,13 @@
-//! The tables in which a thread counts the hits of instrumented modules. They are in contiguous
-//! pages of the pool (memory that `counterpoint run` shares with recorded processes), which the
-//! thread gives back when it ends.
+//! The tables in which a thread counts the hits (executions of functions and loops) of instrumented
+//! modules. They are in contiguous pages of the pool (memory that `counterpoint run` shares with
+//! recorded processes), which the thread gives back when it ends.
 //!
 //! A forked child continues in the middle of functions that use the addresses of its parent's
 //! tables. Before the fork returns in the child, a handler replaces the child's tables by private
-//! memory at the same addresses ([`crate::recorder::handler_fork`]). The tables are also replaced
-//! at the end of the process, and after a session, when the thread next enters an instrumented
-//! function. Functions that were entered before continue to count, but these counts are not
-//! recorded.
+//! memory at the same addresses ([`crate::recorder::handler_fork`]). When the process ends, the
+//! tables of the thread that ends it are replaced in the same way. Tables of an earlier session are
+//! replaced when their thread needs a table in a later one. Functions that a thread entered before
+//! its tables were replaced continue to count, but these counts are not recorded.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,19 +33,21 @@ use crate::recorder::handler_fork;
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// How many times a thread may get its first table. It gets tables again if destructors enter
-/// instrumented functions after its tables were freed at its exit.
+/// How many times one thread may get its first table. When a thread exits, its tables are freed,
+/// but destructors of its thread-local data may still enter instrumented functions. The thread then
+/// gets a first table again.
 const MOST_LIVES: u32 = 3;
 /// Mode log: the largest size in bytes of the recorded starts and ends of one thread and module.
 const MOST_LOG_BYTES: usize = 1 << 20;
-/// The number of bytes that are collected before they are appended to the part's file of loops.
+/// The number of bytes that are collected before they are appended to the file of loops in the
+/// process's part of the profile.
 const CHUNK_BYTES: usize = 1 << 20;
 
 struct Piece {
     first: usize,
     pages: usize,
     at: *mut u8,
-    /// Whether the piece is still memory of the pool, and this process may write to it.
+    /// Whether this memory still belongs to the pool. Otherwise, private memory has replaced it.
     shared: bool,
 }
 
@@ -90,8 +92,8 @@ pub struct Owned {
 /// Makes the table of a module for the calling thread. If that fails, counts a loss.
 pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> Option<*mut Entry> {
     let local = local::get();
-    // SAFETY: the thread-local is the calling thread's own. This runs in `guarded_apart`, which
-    // blocks signals, so no signal handler of the host uses it meanwhile.
+    // SAFETY: the thread-local is the calling thread's own. The caller is in `guarded_apart`, which
+    // blocks signals, so no signal handler of the program uses the thread-local meanwhile.
     unsafe {
         if (*local).lives >= MOST_LIVES {
             losses::lose(Loss::ThreadGone, 1, 0);
@@ -123,8 +125,8 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
     }
 }
 
-/// Mode log: returns the open hits of the calling thread, if it has a table of a module in this
-/// mode.
+/// Returns the calling thread's open hits (hits that have not ended), if the thread has made a
+/// table of a module in mode log.
 ///
 /// # Safety
 /// No other reference to the open hits may be in use on this thread.
@@ -135,8 +137,8 @@ pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
 }
 
 impl Owned {
-    /// Prepares for tables of this process and epoch. Replaces tables of another process or epoch
-    /// by private memory.
+    /// Prepares for tables of this process and epoch (number of the recording). Replaces tables of
+    /// another process or epoch by private memory.
     fn begin(&mut self, epoch: u32, run: &'static Run, process: Process) {
         let pid = sys::process_id();
         if self.pid != pid || self.epoch != epoch {
@@ -153,8 +155,8 @@ impl Owned {
         self.pieces.iter_mut().for_each(Piece::part);
     }
 
-    /// Returns memory for the addresses of tables, with space for this module number. Clears
-    /// addresses of another epoch.
+    /// Returns memory for the addresses of the thread's tables, with an element for module
+    /// `number`. Clears addresses of another epoch.
     ///
     /// # Safety
     /// `old` must be null or the thread's [`Places`], which are `places_bytes` bytes long.
@@ -212,8 +214,8 @@ impl Owned {
         let buckets = match known.mode {
             Mode::Log => 0,
             _ if options.trips => TRIP_BUCKETS as u32,
-            // With one bucket, the iterations of the first hits are separate from those of the hits
-            // that were chosen at random.
+            // Sampled mode needs [`Trips::first`] (the iterations before the first randomly chosen
+            // hit), but no histogram, so one bucket is enough.
             Mode::Sampled => 1,
             Mode::Timed | Mode::Count => 0,
         };
@@ -232,8 +234,8 @@ impl Owned {
         let piece = self.pieces.last()?;
         let used = piece.header().used.load(Ordering::Relaxed) as usize;
         let seed = super::ticks::now() ^ u64::from(sys::thread_id()) << 40;
-        // SAFETY: after `used`, the piece has this much zeroed memory, which nobody else uses. The
-        // block is written before `used` is increased, so nobody reads half a block.
+        // SAFETY: after `used`, the piece has at least `bytes` bytes of zeroed memory, which nobody
+        // else uses. The block is written before `used` is increased, so nobody reads half a block.
         unsafe {
             let block = piece.at.add(used);
             block.cast::<BlockHeader>().write(BlockHeader {
@@ -327,7 +329,7 @@ impl Owned {
     }
 
     /// Returns whether these tables belong to this process and to the present recording. If the
-    /// agent has switched itself off, tables of the last recording are accepted.
+    /// agent has switched itself off, tables of an earlier recording are accepted, too.
     fn is_current(&self) -> bool {
         let recorded = self.epoch == epoch::current() || epoch::is_off();
         self.pid == sys::process_id() && self.epoch != 0 && recorded
@@ -372,8 +374,8 @@ fn in_child() {
 
 static EXIT: ExitKey = ExitKey::new(leave_c);
 
-/// Appends the counts of a thread that exits, and frees its tables. None of the thread's functions
-/// continues after this.
+/// Appends the counts of a thread that exits, and frees its tables. The thread has left all
+/// functions that use these tables.
 unsafe extern "C" fn leave_c(owned: *mut c_void) {
     let _errno = ErrnoGuard::new();
     let _calm = SignalsBlocked::new();
@@ -407,8 +409,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
 pub fn at_process_exit() {
     let _calm = SignalsBlocked::new();
     let local = local::get();
-    // SAFETY: `owned` is null or the calling thread's own. Its memory stays mapped, because a
-    // handler of `atexit` may jump back into functions that the thread has entered.
+    // SAFETY: `owned` is null or the calling thread's own. The thread's tables stay mapped, because
+    // a handler of `atexit` may jump back into functions that the thread has entered.
     unsafe {
         let owned = (*local).owned.cast::<Owned>().as_mut();
         let Some(owned) = owned.filter(|owned| owned.is_current()) else {

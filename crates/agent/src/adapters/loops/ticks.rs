@@ -18,7 +18,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Returns the number of ticks per second, or 0 if the processor does not state it.
+/// Returns the number of ticks per second on AArch64, and 0 (unknown) on x86-64.
 pub fn per_second() -> u64 {
     #[cfg(target_arch = "x86_64")]
     return 0;

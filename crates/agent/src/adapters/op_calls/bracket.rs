@@ -1,6 +1,7 @@
 //! The brackets around the work of a model (a bracket is the pair of readings of counters and clock
 //! around a call). An op's bracket begins and ends in two calls that the host makes to the agent.
-//! The bracket of a run, parallel region or task begins and ends inside one function of the agent.
+//! The bracket of a model's run, of a parallel region or of a region's task begins and ends inside
+//! one function of the agent.
 //!
 //! ```text
 //!  op     enter_before ─ begin_op or begin_held_op ─ leave │ op │ enter_after ─ end_op or end_held_op ─ leave
@@ -38,12 +39,12 @@ use crate::recorder::thread::{self, AFTER, BEFORE, DEEPEST, Slot, Started, Threa
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
-/// Indices of two numbers in a call's slot: the bytes of storage and of workspace that it has
-/// allocated.
+/// Indices of two numbers in a call's slot (the data that an adapter keeps about an open call): the
+/// bytes of storage and of workspace that the call has allocated.
 const STORAGE: usize = 0;
 const WORKSPACE: usize = 1;
-/// Index of a third number. For an op of the backward pass, it is one more than the export id of
-/// its forward op; otherwise it is 0.
+/// Index of a third number in the slot. For an op of the backward pass, this number is the export
+/// id of its forward op (which identifies that op in a profile) plus 1. For other ops, it is 0.
 const FORWARD: usize = 2;
 
 #[cold]
@@ -75,12 +76,13 @@ pub(super) fn recording() -> Option<*mut Thread> {
     }
 }
 
-/// The kinds of calls that hosts make to the agent before and after ops. The duration of these
-/// calls is the cost of a bracket, which the recorder measures in different ways.
+/// The kinds of calls that hosts make to the agent before and after ops. Their duration is the cost
+/// of a bracket. The recorder measures it differently for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// The agent's instrument in a virtual machine. In a run with a budget, the durations of its
-    /// calls show what an op that is only counted costs.
+    /// The agent's instrument: a function that a virtual machine calls before and after each op. In
+    /// a run with a budget (a limit for the cost of recording), some of these calls are timed, even
+    /// if the op is only counted.
     Instrument,
     /// A host that identifies its ops by an address, and ends them even if they throw
     /// ([`begin_held_op`]).
@@ -89,12 +91,13 @@ pub enum Caller {
     MeasuredHolder,
 }
 
-/// Must be called first in a host's call before an op, so that the duration of that call can be
-/// measured. The result is to be passed to [`begin_held_op`].
+/// Must be the first thing in the function of the agent that a host calls before an op, so that
+/// this function's duration can be measured. The result is to be passed to [`begin_held_op`].
 #[inline(always)]
 pub fn enter_before(caller: Caller) -> u64 {
     let Some(thread) = recording() else { return 0 };
-    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
+    // SAFETY: `recording` returns the calling thread's own state, which no other code uses
+    // meanwhile.
     let thread = unsafe { &mut *thread };
     if caller == Caller::MeasuredHolder {
         thread.announcing.begins();
@@ -110,14 +113,16 @@ pub fn enter_before(caller: Caller) -> u64 {
     thread.enter(BEFORE)
 }
 
-/// Must be called first in an instrument's call after an op. In a run with a budget, this begins
-/// the measurement of what an op that is only counted costs. In other runs, the measurement begins
-/// with the end of the op instead, so that the same code runs before the counters are read for all
-/// calls.
+/// Must be the first thing in the instrument's function after an op. In a run with a budget, this
+/// begins to time the second half of the bracket (the agent's work after the op). In other runs,
+/// this does nothing: [`end_op`] decides whether the second half is timed, after it has read the
+/// counters. So in these runs, the same code runs before the counters are read, whether or not the
+/// half is timed.
 #[inline(always)]
 pub fn enter_after() {
     if let Some(thread) = recording() {
-        // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
+        // SAFETY: `recording` returns the calling thread's own state, which no other code uses
+        // meanwhile.
         let thread = unsafe { &mut *thread };
         if thread.draws.is_on() {
             thread.enter_and_keep(AFTER);
@@ -125,23 +130,25 @@ pub fn enter_after() {
     }
 }
 
-/// Must be called last in a host's call after an op. Returns how many empty ops the host must
-/// announce, so that the duration of an announcement is measured.
+/// Must be the last thing in the function of the agent that a host calls after an op. Returns how
+/// many empty ops the host must announce, so that the duration of an announcement is measured.
 #[inline(always)]
 pub fn leave(caller: Caller) -> i32 {
     let Some(thread) = recording() else { return 0 };
-    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
+    // SAFETY: `recording` returns the calling thread's own state, which no other code uses
+    // meanwhile.
     let thread = unsafe { &mut *thread };
-    // In a run with a budget, only the brackets of [`Caller::Instrument`] are timed.
+    // In a run with a budget, durations of brackets are collected only for [`Caller::Instrument`].
     if caller == Caller::Instrument || thread.short_ops || !thread.draws.is_on() {
         thread.kept_bracket_ends();
     }
     if caller == Caller::MeasuredHolder { thread.announcements_due() } else { 0 }
 }
 
-/// Begins an op that allocates `storage` bytes. `frame` is a stack address for [`end_op`], higher
-/// than the frames of all calls that the op makes. Returns true if a user's collector was
-/// interrupted; the op must then not be called.
+/// Begins an op that allocates `storage` bytes. `frame` is the stack address that will be passed to
+/// [`end_op`]. It must be higher than the stack frames of all calls that the op makes. Returns true
+/// if a user's collector (which measures values for each op) was interrupted; the op must then not
+/// be called.
 ///
 /// # Safety
 /// Must be called on the thread that will call the op next.
@@ -158,7 +165,7 @@ pub unsafe fn begin_op(
 
 /// Begins an op that the host ends even if the op throws. The host identifies the op by `address`.
 /// `entered` is the result of [`enter_before`], or 0. `forward(thread)` returns one more than the
-/// export of the op's forward op, or 0.
+/// export id of the op's forward op, or 0.
 ///
 /// # Safety
 /// The requirements of [`begin_op`] apply.
@@ -218,9 +225,10 @@ struct NewOp {
 }
 
 /// Does what [`begin_started`] does, for an op that the host ends even if the op throws. This is a
-/// separate function so that the code of the short way is small: between two ops, the program
-/// displaces that code from the processor's caches. Also, collectors need much of the stack; in one
-/// frame with the short way, they would use more of the program's stack than the agent may.
+/// separate function so that the code of the short way ([`Thread::try_open_op`]) is small. Between
+/// two ops, the program displaces that code from the processor's caches, so it must be fetched
+/// again for each op. Also, collectors run while the caller's frame is on the program's stack, and
+/// need much of the stack themselves. So the caller's frame must be small.
 #[inline(never)]
 fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>) -> bool {
     begin_started(thread, op, Ending::Held, started)
@@ -302,7 +310,8 @@ pub unsafe fn end_held_op(address: usize) -> Option<Ended> {
 #[inline(always)]
 pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     let thread = recording()?;
-    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
+    // SAFETY: `recording` returns the calling thread's own state, which no other code uses
+    // meanwhile.
     let thread = unsafe { &mut *thread };
     if thread.end_counted_op(frame) {
         return None;
@@ -336,7 +345,7 @@ fn end_op_otherwise(
     let is_read = thread.reads_call(at);
     let Finished { export, start, numbers } = thread.finish(at);
     let call = Call { export, location, start, end, ..Call::default() };
-    // No plugin takes ids at present, but the op may have got one earlier.
+    // Even if no plugin takes ids at present, the op may have got one earlier.
     let has_no_values =
         numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none();
     let interrupted = if has_no_values {
@@ -349,7 +358,7 @@ fn end_op_otherwise(
     Some(Ended { at, is_read, interrupted })
 }
 
-/// Not inlined, so that calls with values do not need its part of the stack.
+/// This function is not inlined, so that calls with values do not need its stack frame.
 #[inline(never)]
 fn end_without_values(thread: &mut Thread, call: &Call, at: usize) {
     thread.end(at, call, &[]);
@@ -416,7 +425,7 @@ fn end_with<const N: usize>(thread: &mut Thread, call: &Call, at: usize, values:
     thread.end(at, call, values.as_slice());
 }
 
-/// The largest number of values of a call that do not come from collectors.
+/// The most values that one call can have, not counting those from collectors.
 const OWN: usize = 4;
 
 fn push_numbers<const N: usize>(values: &mut Values<N>, numbers: [u64; 3]) {
@@ -509,8 +518,8 @@ pub fn begin_inside(
 }
 
 /// Begins the bracket of a region. If the region is only counted, the result contains no bracket,
-/// and `what.how` is set so that its tasks are only counted as well. Returns `None` if the tasks
-/// must not be recorded or counted either.
+/// and `what.how` is set so that its tasks are only counted as well. Returns `None` if neither the
+/// region nor its tasks are to be recorded or counted.
 pub fn begin_region(
     thread: *mut Thread,
     what: &mut What,
@@ -568,8 +577,8 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     is_read
 }
 
-/// Returns the export of the op that failed: the innermost op inside of call `at` that has not
-/// ended.
+/// Returns the export id of the op that failed: the innermost open op that began inside of the call
+/// with the index `at`.
 fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
     let recorded = thread.wrapped_inside(at);
     let counted = thread.counted_op(Some(recorded.unwrap_or(at)), 0);
@@ -579,8 +588,9 @@ fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
     counted.map(|entry| entry.id).or_else(export)
 }
 
-/// Returns the op that the calling thread executes, or for which it executes a task, and how it is
-/// decided whether the op's regions are recorded. `frame` is a stack address of the caller.
+/// Returns the op that the calling thread executes, or one of whose tasks it executes. Also returns
+/// the rule that decides whether the op's regions are recorded. `frame` is a stack address of the
+/// caller.
 #[inline(always)]
 pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let last = thread.innermost_slot(owner());
@@ -589,7 +599,8 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
         (None, Some(last)) => (thread.calls[last % DEEPEST].slot.subject, thread.like_call(last)),
         (None, None) => return None,
     };
-    // SAFETY: the subject of a slot of this adapter is null or an entry, which is never freed.
+    // SAFETY: the subject comes from a counted op, or from a slot with the `owner` of this file.
+    // Both contain null or an entry, which is never freed.
     let entry = unsafe { subject.cast::<Entry>().as_ref() };
     entry.filter(|entry| entry.is_op()).map(|entry| (entry, how))
 }
@@ -597,7 +608,8 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
 /// Adds `bytes` to the workspace of the calling thread's innermost call, if this call is recorded.
 pub fn add_workspace(bytes: u64) {
     let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
-    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
+    // SAFETY: `recording` returns the calling thread's own state, which no other code uses
+    // meanwhile.
     let thread = unsafe { &mut *thread };
     let last = thread.innermost_slot(owner());
     if thread.counted_op(last, stack_address()).is_some() {
@@ -620,9 +632,9 @@ pub fn innermost(thread: &Thread) -> Option<usize> {
     thread.innermost_slot(owner())
 }
 
-/// Returns the address that distinguishes slots of this file from other adapters' slots. The
-/// adapters that use this file share it, so that a region finds its op whichever host called the
-/// op.
+/// Returns the address that distinguishes slots of this file from other adapters' slots. All
+/// adapters that use this file use the same address, so that a region finds its op whichever host
+/// called the op.
 #[inline(always)]
 fn owner() -> *const c_void {
     static OWNER: u8 = 0;

@@ -4,11 +4,11 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`bracket`] | begins and ends ops, runs, regions and tasks; records their values |
-//! | [`op`] | maps a call to the id of its export, without allocation |
-//! | [`short`] | a faster way to begin an op whose entry is known |
+//! | [`op`] | finds or makes the entry of an op (the data about it, with its id in a profile) |
+//! | [`short`] | begins an op whose entry the adapter already knows, with less work |
 //! | [`vm`] | registers machines that call ops |
-//! | [`nowhere`] | a machine without a host, for calibration |
-//! | [`watching`] | decides whether a machine's calls are watched at present |
+//! | [`nowhere`] | makes a machine that is used only for calibration |
+//! | [`watching`] | stores whether a machine announces each op of its present run |
 //! | [`text`] | spells data types, shapes and devices |
 
 pub mod bracket;

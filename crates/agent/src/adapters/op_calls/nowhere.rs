@@ -1,4 +1,5 @@
-//! The machine whose ops calibration calls. No profile contains it.
+//! A machine (caller of ops) that exists only for calibration. Calibration calls empty ops of this
+//! machine, to measure what recording an op costs. No profile contains the machine.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -34,8 +35,8 @@ impl Nowhere {
         unsafe { &*machine }
     }
 
-    /// Returns the machine and its op with this name, which is not written to the profile. Returns
-    /// `None` if no entry can be made.
+    /// Returns the machine and the entry of its op with this name. Neither is written to the
+    /// profile. Returns `None` if no entry can be made.
     pub fn op(&self, thread: &Thread, name: &CStr) -> Option<(&'static Vm, &'static Entry)> {
         let machine = self.machine();
         let entry = op::by_name(machine, Role::Op, name.to_bytes())?;

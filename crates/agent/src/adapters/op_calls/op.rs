@@ -6,9 +6,10 @@
 //! ```
 //!
 //! To find the entry of a known op takes two passes over its name and its arguments: one for the
-//! hash and one for the comparison. It needs no allocation and no lock. If there is no entry for a
-//! call, one is created, under the process's lock. The entry's metadata (a *frame*) is written at
-//! the first call in each part of a profile.
+//! hash and one for the comparison. The search needs no allocation and no lock. If there is no
+//! entry for a call, one is created, under the process's lock. At the entry's first call in each
+//! part of a profile (the directory of one process), its metadata (a *frame*) is written to this
+//! part.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ use crate::state::run::Run;
 const WORDS: usize = 256;
 /// The largest number of bytes of a name that is stored in a signature.
 pub const LONGEST_NAME: usize = 1000;
-/// Number of entries from which on further ops are distinguished by name alone.
+/// If there are this many entries, further ops are distinguished by name alone.
 const MOST_WITH_SHAPES: usize = 1 << 16;
 /// Number of slots in the hash table.
 const SLOTS: usize = 1 << 17;
@@ -52,23 +53,26 @@ pub struct Entry {
     hash: u64,
     signature: Box<[u64]>,
     pub vm: &'static Vm,
-    /// The op's name as a C string, for [`by_c_name`]. Null if the entry is for calls with tensors.
+    /// The op's name as a C string, for [`by_c_name`]. Null if the entry is for calls with tensors,
+    /// or if the name contains a zero byte.
     c_name: *const c_char,
-    /// Export id of the op, run or range. The regions of an op have this id plus one, and its tasks
-    /// have this id plus two.
+    /// Export id of the op, run or range. The op's parallel regions have this id plus one, and the
+    /// tasks of these regions have this id plus two.
     pub id: u32,
-    /// Twice the serial number of the part that contains the entry's frame, plus 1 if the op's
-    /// calls are recorded.
+    /// Twice the serial number of the part of the profile to which the entry's frame was last
+    /// written, plus 1 if the op's calls are recorded there.
     told: AtomicU32,
-    /// Device of the call's last tensor, or the first CPU.
+    /// Device of the call's last tensor, or the first CPU if the call has no tensor.
     pub device: Device,
     role: Role,
-    /// Whether this is the host's op that allocates storage, so that its arguments say how much.
+    /// Whether this is the host's op that allocates storage. If so, the op's arguments say how
+    /// much.
     pub allocates: bool,
     /// Whether the op only manages the host's data.
     pub bookkeeping: bool,
     asynchronous: bool,
-    /// Serial number of the part that contains the frames of the op's regions and tasks.
+    /// Serial number of the part of the profile that contains the frames of the op's regions and
+    /// tasks.
     regions_told: AtomicU32,
     name: String,
     arguments: String,
@@ -95,9 +99,9 @@ const RECENT: usize = 512;
 static RECENTLY: [AtomicPtr<Entry>; RECENT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 
-/// Receives the words that identify a call, one after the other. The words are not stored, because
-/// those of sixty tensors would take 2 KiB of the stack. Instead, they are produced twice: once for
-/// the hash, and once for the comparison with an entry.
+/// Receives the words that identify a call, one after the other. A search for an entry does not
+/// store the words, because those of sixty tensors would take 2 KiB of the stack. Instead, they are
+/// produced twice: once for the hash, and once for the comparison with an entry.
 pub trait Words {
     fn push(&mut self, word: u64);
 }
@@ -222,8 +226,8 @@ pub fn of_call(
     wanted.find(hash).or_else(|| wanted.make(hash))
 }
 
-/// Returns the entry for a call without arguments: a run, or an op that is distinguished by name
-/// alone.
+/// Returns the entry for a call that is distinguished by its role and name alone, or makes it. Such
+/// a call is a run, a range, or an op whose tensors are not stored in the signature.
 pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entry> {
     let mut cut = name.len().min(LONGEST_NAME);
     if cut < name.len() {
@@ -438,8 +442,8 @@ impl Entry {
         self.tell(thread)
     }
 
-    /// Returns in which part the op's frame was last written, and whether the op's calls are
-    /// recorded there.
+    /// Returns a number that says to which part of a profile the op's frame was last written, and
+    /// whether the op's calls are recorded there.
     pub fn told(&self) -> u32 {
         self.told.load(Ordering::Acquire)
     }
@@ -465,8 +469,8 @@ impl Entry {
         .unwrap_or(false)
     }
 
-    /// Stores that the entry's frame was written to this part. Returns whether the op's calls are
-    /// recorded.
+    /// Stores that the entry's frame was written to the part of `process`. Returns whether the op's
+    /// calls are recorded.
     fn is_told(&self, process: &Process, run: &Run) -> bool {
         let recorded = run.records(&self.name);
         self.told.store(process.serial() << 1 | u32::from(recorded), Ordering::Release);
@@ -524,7 +528,8 @@ impl Entry {
         self.id + 2
     }
 
-    /// Marks the op's calls as recorded without writing a frame, for calibration.
+    /// Marks the op's calls as recorded without writing a frame, for calibration (which measures
+    /// what empty ops cost).
     pub fn rehearse(&self, thread: &Thread) {
         self.told.store(thread.process().serial() << 1 | 1, Ordering::Release);
     }

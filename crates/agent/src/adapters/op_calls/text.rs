@@ -52,8 +52,8 @@ const DEVICES: [&str; 19] = [
     "maia",
     "trn",
 ];
-/// For a device of another computer, TVM adds this number times (session number + 1) to the device
-/// type.
+/// For a device of another computer, TVM adds a multiple of this number to the device type. The
+/// factor is the number of the RPC session plus 1.
 const REMOTE: i32 = 128;
 
 /// Appends a data type, for example `float32`, `int8x4`, `bool` or `custom[130]16`.

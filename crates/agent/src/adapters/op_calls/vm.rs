@@ -1,5 +1,5 @@
-//! The machines of a process that call ops: virtual machines of TVM with the agent's instrument,
-//! machines that a host announces, and whole hosts of which a process has only one (PyTorch).
+//! The machines of a process; a machine is something that calls ops. It is a virtual machine of TVM
+//! with the agent's instrument, a machine that a host announces, or a whole host (PyTorch).
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -21,7 +21,8 @@ pub struct Vm {
     pub library: u32,
     name: String,
     pub host: &'static Described,
-    /// Number of calls that the machine's instruments saw while something was recorded.
+    /// For a virtual machine: the number of op calls while something was recorded. The known calls
+    /// of runs that are not watched ([`Watching`]) are included.
     pub calls: AtomicU64,
     pub inside: Inside,
     pub watching: Watching,
@@ -30,14 +31,14 @@ pub struct Vm {
     next: *const Vm,
 }
 
-/// Stores whether a virtual machine is between the two calls of its instrument before and after an
+/// Stores whether a virtual machine has called its instrument before an op, but not yet after this
 /// op. If the instrument were removed in between, TVM would report an error.
 #[derive(Debug, Default)]
 pub struct Inside {
-    /// The thread that called the machine last, or 0.
+    /// The thread that last set `frame` at the start of an op, or 0.
     thread: AtomicUsize,
     /// Stack address of the machine's outermost op in progress, or 0. If an op threw an exception,
-    /// its address stays here; it is lower than the frames of everything that its thread does next.
+    /// its address stays here. The same thread then usually continues at higher stack addresses.
     frame: AtomicUsize,
 }
 
@@ -64,8 +65,8 @@ impl Inside {
     }
 
     /// Returns whether the calling thread, which is at this stack address, may remove the
-    /// instrument: if the machine was never called, or if this thread called it last and is in none
-    /// of its ops.
+    /// instrument. It may if no op of the machine has begun yet, or if the last op began on this
+    /// thread and the thread is in none of the machine's ops.
     pub fn is_quiet(&self, frame: usize) -> bool {
         let (thread, open) =
             (self.thread.load(Ordering::Relaxed), self.frame.load(Ordering::Relaxed));
@@ -126,7 +127,8 @@ impl Vm {
         }
     }
 
-    /// Makes a machine for calibration, which [`Vm::find`] does not find and no profile contains.
+    /// Makes a machine for calibration (which measures what empty ops cost). [`Vm::find`] does not
+    /// find it, and no profile contains it.
     pub fn nowhere(host: &'static Described) -> &'static Self {
         Box::leak(Box::new(Self::new(u32::MAX - 1, u32::MAX, String::new(), host)))
     }

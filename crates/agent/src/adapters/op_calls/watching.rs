@@ -1,6 +1,7 @@
 //! Stores whether the calls of a machine (a virtual machine that calls ops, such as TVM's) are
-//! watched at present, if recording has a budget ([`crate::recorder::budget::watch`]). A run of the
-//! machine is *watched* if the machine announces each op to the recorder.
+//! watched at present. This is needed only in a recording with a budget, which is a limit for the
+//! recording's cost ([`crate::recorder::budget::watch`]). A run of the machine is *watched* if the
+//! machine announces each op to the recorder.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -25,13 +26,14 @@ pub struct Watching {
     /// profile.
     thread: AtomicUsize,
     serial: AtomicU32,
-    /// One run in so many is watched, so the run in progress represents this number; 0 or 1 if each
-    /// run is watched.
+    /// The number of runs that the run in progress represents, because only one run in that many is
+    /// watched. 0 or 1 if every run is watched.
     one_in: AtomicU32,
     /// A hash of the calls that the run in progress has made.
     hash: AtomicU64,
     told: AtomicU32,
-    /// The list of these calls, while the recorder learns which calls a run makes.
+    /// While the recorder learns which calls a run makes: the list of the calls that the run in
+    /// progress has made. Otherwise null.
     calls: AtomicPtr<Vec<u32>>,
     /// Whether all runs must be watched, because two threads used the machine at once, or because
     /// ops launch parallel regions. In a run that is not watched, the regions' tasks would belong
@@ -57,16 +59,16 @@ pub struct Function {
     next: *const Function,
 }
 
-// SAFETY: `next` is set before the value is shared, and never changed afterwards. Only the thread that
-// has claimed the machine uses `pattern`.
+// SAFETY: `next` is set before the value is shared, and never changed afterwards. Only the thread
+// that has claimed the machine uses `pattern`.
 unsafe impl Sync for Function {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The calling thread has claimed the machine, until it calls [`Watching::release`].
     Mine,
-    /// The calling thread has claimed the machine for an outer run. The value is the machine's
-    /// state.
+    /// The calling thread has already claimed the machine for an outer run, which is still in
+    /// progress. The value is the machine's state.
     Within(u32),
     /// The machine cannot be claimed. The value is true if a run that is not watched is in progress
     /// on another thread.
@@ -122,8 +124,8 @@ impl Watching {
         self.one_in.store(runs, Ordering::Relaxed);
     }
 
-    /// Makes [`Watching::note`] append the exports that the claimed run calls to `calls`, which
-    /// must live until [`Watching::release`].
+    /// From now on, [`Watching::note`] appends to `calls` the exports that the claimed run calls.
+    /// The list must live until [`Watching::release`].
     pub fn collect(&self, calls: *mut Vec<u32>) {
         self.calls.store(calls, Ordering::Relaxed);
     }
@@ -170,8 +172,8 @@ impl Watching {
         Calls { hash: self.hash.load(Ordering::Relaxed), told: self.told.load(Ordering::Relaxed) }
     }
 
-    /// Returns the function whose runs have this export id. The caller must have the process's
-    /// lock.
+    /// Returns the function whose runs have this export id, and adds it if necessary. The caller
+    /// must have the process's lock.
     pub fn function(&self, export: u32) -> &'static Function {
         let first = self.functions.load(Ordering::Acquire);
         let mut at: *const Function = first;
@@ -211,7 +213,7 @@ impl Switch {
     }
 
     /// Calls `body` with the agent's instrument. No other thread replaces it until `body` returns.
-    /// Returns `None` if the instrument must not be removed.
+    /// If the instrument must not be removed, returns `None` and does not call `body`.
     pub fn with<T>(&self, body: impl FnOnce(*mut c_void) -> T) -> Option<T> {
         self.take();
         let instrument = self.instrument.load(Ordering::Relaxed);

@@ -1,11 +1,13 @@
 //! Starts a control thread for each profiler plugin that can be paused or can hand over events
 //! while the program runs. This thread follows the user's commands to pause, to continue or to hand
-//! over events (a word in the pool). If the user has set an interval, it also asks the plugin for
-//! its events at this interval. If a plugin hangs, only its control thread hangs with it.
+//! over events. The commands are in a word of the pool (memory that `counterpoint run` shares with
+//! recorded processes). If the user has set an interval and the plugin can hand over events, the
+//! control thread also asks for them at this interval. If a plugin hangs, only its control thread
+//! hangs with it.
 //!
-//! The control threads also check whether the program still has a thread of its own. If it has
-//! none, they end the recording and then themselves, so that the process ends. If plugins have
-//! started threads but cannot be controlled, there is one control thread for this check.
+//! The control threads also check whether the program still has a thread of its own. If the program
+//! has none, the control threads end the recording and then the process. If plugins have started
+//! threads but cannot be controlled, there is one control thread for this check.
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -21,7 +23,8 @@ use crate::os::sys;
 use crate::process::panics::guarded;
 use crate::state::run::Run;
 
-/// The word that the control threads wait for; null while no plugins record.
+/// The word with the user's commands. The control threads wait until it changes. Null while no
+/// plugins record.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 /// Distinguishes the control threads of successive recordings.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
@@ -82,8 +85,8 @@ pub fn wake() {
     }
 }
 
-/// Follows the commands until the recording is over or the program has no thread any more. Returns
-/// true in the latter case.
+/// Follows the user's commands until the recording is over or all of the program's own threads have
+/// ended. Returns whether the program's threads have ended.
 fn obey(
     row: &'static Row,
     mut guest: Option<&'static Guest>,

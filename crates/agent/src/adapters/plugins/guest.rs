@@ -1,8 +1,9 @@
 //! One profiler plugin in one recording, and the threads on which it is called. A plugin may hang,
-//! end the thread on which it is called, or change its state. So the agent usually does not call a
-//! plugin on a thread of the program. The calls at the beginning and the end of a recording run on
-//! a separate thread, which exists during the call. Calls in between run on the plugin's control
-//! thread ([`super::control`]).
+//! and it may end the thread on which it is called, or change that thread's state. So the agent
+//! usually does not call a plugin on a thread of the program. For each call at the beginning or the
+//! end of a recording, the agent starts a separate thread, which exists only during this call.
+//! Calls in between run on the plugin's control thread ([`super::control`]), or on a thread of the
+//! plugin that wants to hand over events.
 //!
 //! ```text
 //!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► destructors ─► the thread ends
@@ -10,9 +11,9 @@
 //!  wait ◄── done, or no step for as long as a call may take: the plugin is given up
 //! ```
 //!
-//! A plugin that was given up is not called again. Its thread and its memory stay, because they
-//! cannot be taken away from it. The end of its file is missing, and the last entry names the call
-//! that did not return.
+//! A plugin that was given up is not called again. The thread that hangs and the plugin's memory
+//! stay, because the plugin may continue at any time. The plugin's file of events gets no end mark,
+//! and its last entry names the call that did not return.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -39,7 +40,7 @@ pub struct Guest {
     /// One more than the plugin's number; 0 before the plugin was loaded.
     number: AtomicU32,
     progress: Arc<Progress>,
-    /// The longest time that one step of a call may take.
+    /// The longest time that one step of a call ([`Progress`]) may take.
     patience: Duration,
 }
 
@@ -92,8 +93,8 @@ impl Guest {
         true
     }
 
-    /// Does what [`Guest::begin_call`] does. In addition, a fault (such as SIGSEGV) in the plugin
-    /// ends only the call, not the process.
+    /// Does what [`Guest::begin_call`] does. In addition, while a [`crash::Caught`] exists, a fault
+    /// (such as SIGSEGV) in the plugin ends only the call, not the process.
     pub fn begin_last_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
         self.begin_call(|one| {
             let _on_thread = crash::OnThread::new();
@@ -144,8 +145,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Waits until the call has returned and its thread is gone. Returns false if the plugin was
-    /// given up, in this call or an earlier one.
+    /// Waits until the call has returned and its thread is gone, or until the plugin is given up.
+    /// Returns false if the plugin was given up, in this call or an earlier one.
     pub fn wait(self) -> bool {
         let progress = &self.guest.progress;
         if let Some((thread, ended)) = self.thread {

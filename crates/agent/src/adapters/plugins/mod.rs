@@ -1,5 +1,5 @@
-//! The adapter for profiler plugins: loads the plugins that the run asks for, and calls them from
-//! the start of a program or session to its end.
+//! The adapter for profiler plugins. It loads the plugins that the user named for this run of the
+//! profiler, and calls them from the start of a program or session to its end.
 //!
 //! ```text
 //!  before main, session begins ─► recording::begin    load, create, start   (a thread for each call)
@@ -10,15 +10,16 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`recording`] | the plugins of one recording: begins and ends them |
+//! | [`recording`] | begins and ends one recording with plugins |
 //! | [`guest`] | a plugin in a recording, and the threads on which it is called |
-//! | [`one`] | the calls of a plugin, and its file |
+//! | [`one`] | calls the functions of a plugin, and writes its file of events |
 //! | [`control`] | threads that pause plugins and ask for their events while the program runs |
 //! | [`threads`] | finds out which threads belong to the program |
 //! | [`progress`] | measures how long a plugin has been in a call |
 //!
-//! If the run asks for no plugins, the adapter only looks at the name of the run file. In a forked
-//! child, none of this runs, because the plugins' threads do not exist there.
+//! The name of the run file says whether the user asked for plugins. If not, the adapter does
+//! nothing more. In a forked child of a process that has loaded plugins, no plugin is called,
+//! because the plugins' threads do not exist there.
 
 mod control;
 mod guest;
@@ -51,7 +52,8 @@ pub static ADAPTER: Adapter = Adapter {
     },
     session_ends: || _ = stop(false),
     at_exit: end,
-    // No calls of plugins are recorded with brackets.
+    // This adapter records no calls, so it measures the recorder's cost per call with empty
+    // functions.
     rehearse: rehearsal::rehearse_plain_calls,
     ..Adapter::NOTHING
 };
@@ -60,16 +62,17 @@ pub static ADAPTER: Adapter = Adapter {
 /// shares this memory (`vfork`) or has a copy of it has another id.
 static RECORDS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether plugins record in this process. This costs one load if no plugins record.
+/// Returns whether plugins record in this process. This costs one atomic load if no plugins record.
 pub fn record_here() -> bool {
     let process = RECORDS.load(Ordering::Acquire);
     process != 0 && process == sys::process_id()
 }
 
-/// The plugins are usually loaded later, because other libraries may not be initialised yet, and
-/// because `pthread_exit` needs what glibc sets up for `main`. But if this library is loaded after
-/// `main` has begun, the plugins are loaded here. They are then called on this thread, because it
-/// has the dynamic linker's lock.
+/// Called by this library's constructor. The plugins are usually loaded later, just before `main`:
+/// now, other libraries may not be initialised yet, and `pthread_exit` needs what glibc sets up for
+/// `main`. But if this library is loaded after `main` has begun, the plugins are loaded here. They
+/// are then called on the constructor's thread: this thread holds the dynamic linker's lock, so
+/// another thread could not load a plugin.
 fn constructed() {
     if run_file::asks_for_plugins() && !program::will_begin() {
         begin_environment(true);
@@ -111,7 +114,8 @@ fn begin(run: &'static Run, is_here: bool) {
 /// true if the process ends after this.
 fn stop(program_ends: bool) -> bool {
     let own = sys::process_id();
-    // If several threads end the program or the session, one of them does this.
+    // If several threads end the program or the session at once, only one of them stops the
+    // plugins.
     if !record_here()
         || RECORDS.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
     {
@@ -152,7 +156,7 @@ pub fn record_again() {
 }
 
 /// Loads a plugin for another adapter, on a separate thread, which ends when the plugin is loaded.
-/// Returns `None` if it takes longer than `patience` until that thread has ended, including the
+/// Returns `None` if that thread has not ended within `patience`. Before it ends, it runs the
 /// destructors of the plugin's thread-local objects. If no thread can be started, loads the plugin
 /// on the calling thread, without a time limit.
 pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Loaded>> {
@@ -171,7 +175,8 @@ pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Load
     let Ok(thread) = thread else { return Some(plugins::load(&[file])) };
     match ended.recv_timeout(patience) {
         Ok(loaded) => threads::join_until(thread, deadline).then_some(loaded),
-        // That thread ended without an answer, for example by `pthread_exit`.
+        // The separate thread ended before it sent the list of plugins, for example by
+        // `pthread_exit`.
         Err(RecvTimeoutError::Disconnected) => Some(Vec::new()),
         Err(RecvTimeoutError::Timeout) => {
             loader.pass_over();
@@ -195,10 +200,10 @@ fn is_zygote() -> bool {
     words.split(|byte| *byte == 0).any(|word| word == b"--type=zygote")
 }
 
-/// Registers a handler that ends the plugins before the static objects of the C++ libraries that
-/// are loaded now are destroyed: the C library runs handlers and destructors in the reverse order
-/// of their registration. Without this handler, this library's destructor would end the recording
-/// after the plugins' own objects are destroyed.
+/// Registers a handler that ends the plugins when the process exits. The C library runs exit
+/// handlers and destructors in the reverse order of their registration. So this handler runs before
+/// the destructors of the static C++ objects that exist now. Without this handler, this library's
+/// destructor would end the recording after the plugins' own objects are destroyed.
 fn end_before_destructors() {
     unsafe extern "C" {
         fn __cxa_atexit(

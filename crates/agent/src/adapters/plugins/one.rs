@@ -1,6 +1,6 @@
-//! The calls of one profiler plugin, from its loading to its end. Before most calls, the call's
-//! name is written to the plugin's file of events. So a file without an end shows in which call the
-//! program ended or the plugin was given up.
+//! Loads one profiler plugin, calls its functions, and writes its file of events. Before most
+//! calls, the call's name is written to the plugin's file of events. So if the file has no end
+//! mark, its last entry names the call in which the program ended or the plugin was given up.
 
 use std::ffi::{CString, c_void};
 use std::io;
@@ -35,10 +35,11 @@ impl io::Write for Stepping {
 }
 
 pub struct One {
-    /// `None` before the plugin was loaded.
+    /// `None` if the plugin is not loaded (yet), or if it already takes part in this recording
+    /// under another file name.
     loaded: Option<&'static Loaded>,
     sessions: Vec<Session<'static>>,
-    /// `None` after the end of the plugin's file was written.
+    /// `None` after the plugin's file has been ended.
     writer: Option<Writer<Stepping>>,
     progress: Arc<Progress>,
     /// The problems that the plugin had before this recording, and how many times each of them had
@@ -105,8 +106,9 @@ impl One {
         }
     }
 
-    /// Loads the plugin, unless it already takes part under another name. `others` contains the
-    /// numbers of the plugins that take part.
+    /// Loads the plugin. If it already takes part in this recording under another file name, only
+    /// ends this file of events. `others` contains the numbers of the plugins that already take
+    /// part.
     pub fn load(&mut self, file: &str, loader: &Loader, others: &[u32]) {
         self.doing("while it was loaded and registered");
         let Some(loaded) = loader.load(&[file]).pop() else { return };
@@ -117,7 +119,8 @@ impl One {
         self.loaded = Some(loaded);
     }
 
-    /// Returns the number of the plugin, if it was loaded and takes part.
+    /// Returns the plugin's number in this process, if it was loaded and takes part in this
+    /// recording.
     pub fn number(&self) -> Option<u32> {
         self.loaded.map(|loaded| loaded.number)
     }
@@ -181,7 +184,7 @@ impl One {
         self.doing("while it recorded");
     }
 
-    /// Has the plugin hand over the events that are complete, and writes them.
+    /// Asks the plugin for the events that are complete, and writes them.
     pub fn flush(&mut self) {
         if self.loaded.is_none() || self.writer.is_none() {
             return;
@@ -195,9 +198,10 @@ impl One {
         self.doing("while it recorded");
     }
 
-    /// Has one session hand over its complete events, because the plugin asks for this. Returns
-    /// whether they were written. This call's name is not written to the file: the call runs on a
-    /// thread of the plugin, and only that thread can hang.
+    /// Called when the plugin asks to hand over events: takes the complete events of one session
+    /// and writes them. Returns whether they were written. Unlike other calls, this one is not
+    /// named in the file, because it runs on a thread of the plugin: if it hangs, no thread of the
+    /// program hangs with it.
     pub fn take_events(&mut self, session: *mut c_void) -> bool {
         self.kinds();
         let Some(writer) = &mut self.writer else { return false };
@@ -232,7 +236,7 @@ impl One {
         self.finish();
     }
 
-    /// Writes the kinds of events that the plugin has declared since the last call.
+    /// Writes the kinds of events that the plugin has declared since this function was last called.
     fn kinds(&mut self) {
         let (Some(loaded), Some(writer)) = (self.loaded, &mut self.writer) else { return };
         let types = loaded.host.types();
@@ -253,7 +257,7 @@ impl One {
         }
     }
 
-    /// Writes the lines that the plugin has logged since the last call.
+    /// Writes the lines that the plugin has logged since this function was last called.
     fn lines(&mut self) {
         let Some(loaded) = self.loaded else { return };
         for line in plugins::take_lines(loaded.number) {

@@ -3,26 +3,30 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The progress of a plugin's calls. Other threads may read it.
+/// Tells how long a plugin's current call has been running, step by step. A step begins when the
+/// agent calls a function of the plugin, and whenever events are written. Any thread may read this
+/// value.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Time of the last step of the call in progress, in ms of the monotonic clock; 0 while the
-    /// plugin is not being called.
+    /// Time at which the latest step of the current call began, in ms of the monotonic clock; 0
+    /// while the plugin is not being called.
     since_ms: AtomicU64,
-    /// Time of the latest step, also after the call has returned.
+    /// Time at which the latest step began. Unlike `since_ms`, this time stays after the call has
+    /// returned.
     last_ms: AtomicU64,
     given_up: AtomicBool,
 }
 
 impl Progress {
-    /// Called when a function of the plugin begins, and when events are written.
+    /// Begins a step: called before a function of the plugin, and when events are written.
     pub fn step(&self) {
         let now = now_ms();
         self.last_ms.store(now, Ordering::Relaxed);
         self.since_ms.store(now, Ordering::Relaxed);
     }
 
-    /// Called when a call begins. If an earlier call has not returned, its time continues to run.
+    /// Called when a call begins. If an earlier call of the plugin has not returned, the measured
+    /// time is still that of the earlier call.
     pub fn begins(&self) {
         let (idle, now) = (0, now_ms());
         let _ = self.since_ms.compare_exchange(idle, now, Ordering::Relaxed, Ordering::Relaxed);
@@ -50,8 +54,9 @@ impl Progress {
         }
     }
 
-    /// Returns how much time is left for a call that has returned but whose thread is still ending.
-    /// The destructors of the plugin's thread-local objects are part of the last step.
+    /// Returns how much of `patience` is left for a thread whose call has returned, but which has
+    /// not ended yet. The destructors of the plugin's thread-local objects are part of the last
+    /// step.
     pub fn left_for_end(&self, patience: Duration) -> Duration {
         left_since(self.last_ms.load(Ordering::Relaxed), patience)
     }

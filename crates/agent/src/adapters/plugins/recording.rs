@@ -1,5 +1,6 @@
-//! The profiler plugins of one recording in this process. Each plugin is called on separate threads
-//! ([`super::guest`]). So if a plugin hangs, only the events that it has not handed over are lost.
+//! The profiler plugins of one recording in this process. The agent usually calls each plugin on
+//! threads that run nothing else ([`super::guest`]). So if a plugin hangs, only the events that it
+//! has not handed over are lost.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering;
@@ -28,8 +29,9 @@ static GUESTS: Mutex<Vec<&'static Guest>> = Mutex::new(Vec::new());
 
 /// Loads the plugins, and creates and starts their sessions. Returns false if this process cannot
 /// use plugins or has no part of the profile. If `is_here` is set, calls the plugins on the calling
-/// thread, because that thread holds a lock that they may need. `stop` must end the recording; a
-/// control thread calls it when the program has no thread of its own any more.
+/// thread, which holds the dynamic linker's lock: plugins on other threads would wait for the lock.
+/// `stop` must end the recording; a control thread calls it when the program has no thread of its
+/// own any more.
 pub fn begin(
     run: &'static Run,
     options: &'static PluginOptions,
@@ -97,8 +99,9 @@ fn call(
     guest.begin_call(body).wait()
 }
 
-/// Called on a thread of a plugin, which wants to hand over events. Does not wait for a lock,
-/// because the thread that has the lock may be in a call of the plugin that waits for this thread.
+/// Called on a thread of a plugin that wants to hand over events. Does not wait for a lock: the
+/// thread that holds it may be calling the plugin, and the plugin may be waiting for the present
+/// thread.
 fn take_events(number: u32, session: *mut c_void) -> bool {
     if !plugins::are_usable() {
         return false;
@@ -116,9 +119,9 @@ fn take_events(number: u32, session: *mut c_void) -> bool {
 
 /// Stops all plugins, takes their events, and ends their files. All plugins are stopped before the
 /// events of the first one are taken: taking them can take long, and the other plugins would still
-/// be recording. `program_ends` is true if the process ends after this. Faults (such as SIGSEGV) in
-/// plugins are then caught, because the other plugins and the program still have something to
-/// write.
+/// be recording. `program_ends` is true if the process ends after this. In this case, faults (such
+/// as SIGSEGV) in plugins are caught, because the other plugins and the program still have
+/// something to write.
 pub fn end(program_ends: bool) {
     let guests = std::mem::take(&mut *GUESTS.lock().unwrap_or_else(PoisonError::into_inner));
     control::wake();
@@ -141,8 +144,9 @@ pub fn end(program_ends: bool) {
     }
 }
 
-/// Ends the process after `time` by the signal of the crash, if it has not ended by itself. A
-/// plugin that has crashed may hold a lock that the program's end needs, such as that of `malloc`.
+/// Ends the process by `signal`, with which a plugin has crashed, if the process has not ended by
+/// itself after `time`. A plugin that has crashed may hold a lock that the program's end needs,
+/// such as that of `malloc`.
 fn end_by_signal_after(time: Duration, signal: i32) {
     let _calm = sys::SignalsBlocked::for_new_threads();
     let work = move || {
@@ -153,9 +157,9 @@ fn end_by_signal_after(time: Duration, signal: i32) {
 }
 
 /// Tools that check a whole process, each recognised by one of its symbols. They would report false
-/// errors in plugins. ThreadSanitizer and MemorySanitizer see only a part of what code does that
-/// was not compiled for them. In a forked child, LeakSanitizer and valgrind report memory that only
-/// a thread of the parent has used.
+/// errors in plugins. ThreadSanitizer and MemorySanitizer see only a part of what a plugin does if
+/// the plugin was not compiled for them. In a forked child, LeakSanitizer and valgrind report a
+/// leak of memory that only a thread of the parent process has used.
 const CHECKERS: [(&CStr, &str); 4] = [
     (c"__tsan_init", "ThreadSanitizer"),
     (c"__msan_init", "MemorySanitizer"),

@@ -1,7 +1,7 @@
 //! Distinguishes the program's threads from those that this adapter or profiler plugins have
 //! started. A thread of a plugin must not keep a process alive after the program's own threads have
-//! ended: a program may end by calling the bare system call `exit` in each of its threads, which
-//! strict seccomp requires.
+//! ended. A program may end by making the system call `exit` on each of its threads. Strict seccomp
+//! forces it to do so, because it forbids `exit_group`.
 
 use std::ffi::c_long;
 use std::os::unix::thread::JoinHandleExt;
@@ -41,7 +41,8 @@ pub fn all() -> Option<Vec<u32>> {
     Some(entries.flatten().filter_map(|entry| id(entry.file_name())).collect())
 }
 
-/// Returns whether the process has other threads, and none of these belongs to the program.
+/// Returns whether the process has threads besides the calling one, and none of them belongs to the
+/// program.
 pub fn others_are_guests() -> bool {
     let Some(all) = all() else { return false };
     let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,13 +55,15 @@ pub fn is_only_one() -> bool {
     all().is_some_and(|all| all.len() == 1)
 }
 
-/// Called when the plugins have been started. Stores which threads they have started. `was_alone`
-/// says whether the process had only one thread before. If it had more, nobody knows who started a
-/// new thread, and new threads are regarded as the program's. Returns whether the plugins have
-/// threads.
+/// Called when the plugins have been started. Stores the ids of the threads that the plugins have
+/// started, if these threads can be told from the program's. `was_alone` says whether the process
+/// had only one thread before the plugins were loaded. If it had more, the program may have started
+/// the new threads, and they are regarded as the program's. Returns whether any threads of plugins
+/// are known.
 pub fn note_guests(was_alone: bool) -> bool {
     let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Threads of a plugin that was given up earlier stay in the list.
+    // Threads from earlier recordings stay in the list while they exist, such as those of a plugin
+    // that was given up.
     guests.retain(|id| sys::thread_exists(*id));
     if was_alone && let Some(all) = all() {
         let me = sys::thread_id();
@@ -73,7 +76,8 @@ pub fn note_guests(was_alone: bool) -> bool {
 /// The word that the kernel sets to zero when the main thread ends (`set_tid_address(2)`), or null.
 static MAIN: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// On the main thread, asks the kernel for the address of the word for [`MAIN`].
+/// If called on the main thread, asks the kernel for the word's address and stores this address in
+/// [`MAIN`].
 fn note_main() {
     const PR_GET_TID_ADDRESS: c_long = 40;
     if sys::thread_id() != sys::process_id() {
@@ -106,7 +110,7 @@ fn main_state() -> Option<(u8, i32)> {
     Some((state, rest.split_ascii_whitespace().last()?.parse().ok()?))
 }
 
-/// Returns whether only our threads and those of plugins are left.
+/// Returns whether only the threads of this adapter and of plugins are left.
 pub fn program_is_over() -> bool {
     if !main_has_ended() {
         return false;
@@ -118,10 +122,11 @@ pub fn program_is_over() -> bool {
     all.iter().all(|id| *id == main || ours.contains(id) || guests.contains(id))
 }
 
-/// Ends the process with the main thread's status. A thread of ours calls this after the program's
-/// threads and the plugins have ended. If the status is 0 and no thread of a plugin is left, this
-/// function returns instead, and the process ends with the calling thread. Then glibc can call
-/// `exit`, as it does when the last thread returns normally.
+/// Ends the process with the main thread's exit status, if that thread has ended. A control thread
+/// calls this function after the program's threads and the plugins' recording have ended. But if
+/// the status is 0 and no other thread is left, this function returns, and the process ends with
+/// the calling thread. glibc then calls `exit`, as it does whenever the last thread of a process
+/// returns.
 pub fn end_what_is_left() {
     let Some((b'Z' | b'X', code)) = main_state() else { return };
     let status = code >> 8 & 0xff;
@@ -157,8 +162,8 @@ pub fn wait_until_only_one() {
     }
 }
 
-/// Waits until a thread of ours has ended; a destructor of a plugin may hang there. Returns false
-/// if the thread has not ended by the deadline; it is then detached.
+/// Waits until a thread that this adapter has started has ended. A destructor of a plugin may hang
+/// on that thread. Returns false if the thread has not ended by the deadline; it is then detached.
 pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     let thread = thread.into_pthread_t();
     // SAFETY: `into_pthread_t` made this function the only owner of the thread. The thread is

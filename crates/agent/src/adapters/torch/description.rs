@@ -4,13 +4,14 @@ use record::host::Host;
 use record::meta::Role;
 use std::borrow::Cow::Borrowed;
 
-/// The factors for [`Host::unseen`], in thousandths: the best value, and the lowest and the highest
-/// one. A bracket costs more in the program than in the calibration. The measured times show a part
-/// of this additional cost, and the factor turns this part into the whole. The measured times leave
-/// out the shim's work, and the cost of refilling the caches after the bracket. But taking the
-/// times touches cache lines that other brackets do not touch. Measured in a training loop on a
-/// busy machine: a profiler's samples showed 313 ns per op in the recorder and the shim, but the
-/// times of brackets showed 349 ns.
+/// The values for [`Host::unseen`], in thousandths: the best factor, the lowest, and the highest. A
+/// bracket (the recorder's work around a call) costs more in the program than in the calibration.
+/// The times that the recorder takes of brackets show a part of this additional cost. That part
+/// times the factor is the whole additional cost. The times of brackets leave out the shim's work
+/// and the cost of refilling the program's caches after the bracket, so the factor may be above 1.
+/// But a bracket whose time is taken touches cache lines that other brackets do not touch, so its
+/// time may also be too long. Measured in a training loop on a busy machine: by a profiler's
+/// samples, the recorder and the shim took 313 ns per op; by the times of brackets, 349 ns.
 const UNSEEN: [u32; 3] = [1_000, 1_000, 1_800];
 
 pub const HOST: Host = Host {
@@ -18,10 +19,10 @@ pub const HOST: Host = Host {
     title: Borrowed("PyTorch"),
     calls_ops: true,
     dispatches: false,
-    // A region, and the task on the thread that launched it, have no counters of their own: the
-    // counters of their op include them.
+    // The recorder reads no counters for a parallel region, nor for the region's task on the
+    // launching thread, because the op's own counts contain theirs.
     times_regions_only: true,
-    // Between two ops, Python runs the program.
+    // Between two ops, the program's own Python code runs.
     program_between_ops: true,
     shapes_if_asked: true,
     unseen: UNSEEN,

@@ -1,10 +1,10 @@
 //! For an op of the backward pass, finds the op of the forward pass to which it belongs.
 //!
 //! PyTorch gives each op of the forward pass a sequence number: the number of nodes that the thread
-//! has added to autograd's graph up to now. In the backward pass, autograd passes the number of a
-//! node, and the number of the thread that made the node, to each op. Several nested ops have the
-//! same sequence number if they began before the node was made; of these, the op that began last
-//! made the node. PyTorch's own profiler links forward and backward ops in the same way.
+//! added to autograd's graph before the op began. In the backward pass, autograd passes the number
+//! of a node, and the number of the thread that made the node, to each op. Several nested ops have
+//! the same sequence number if they began before the node was made; of these, the op that began
+//! last made the node. PyTorch's own profiler links forward and backward ops in the same way.
 //!
 //! For each thread, a ring buffer contains the ops with the latest sequence numbers. If the forward
 //! op is no longer in the buffer, the backward op is recorded without a link to it.
@@ -18,7 +18,7 @@ use crate::recorder::thread::Thread;
 
 /// Number of sequence numbers in a ring.
 const KEPT: usize = 1 << 14;
-/// Number of threads that can have a ring. PyTorch numbers threads from 1.
+/// Threads whose number is below this can have a ring. PyTorch numbers threads from 1.
 const MOST_THREADS: usize = 1024;
 
 struct Ring {
@@ -26,10 +26,11 @@ struct Ring {
     /// being cleared.
     serial: AtomicU32,
     /// The process that mapped the ring. A forked child maps a new ring, because its first write to
-    /// each page of this one would cause a page fault.
+    /// each page that it has inherited would cause a page fault (copy on write).
     process: AtomicU32,
-    /// For each sequence number modulo [`KEPT`]: in the upper half, the lower 32 bits of the
-    /// number; in the lower half, the export id of the op plus one, or 0.
+    /// One word for each sequence number modulo [`KEPT`]. The upper half contains the lower 32 bits
+    /// of the sequence number. The lower half contains the op's export id (its number in the
+    /// profile) plus one, or 0.
     ops: [AtomicU64; KEPT],
 }
 

@@ -1,12 +1,13 @@
-//! Finds the entry of an op by the data that the shim (the library that connects PyTorch to the
-//! agent) passes for it: the address of PyTorch's schema of the op, or a name.
+//! Finds the entry of an op: the agent's data about the op. The shim (the library that connects
+//! PyTorch to the agent) passes the address of PyTorch's schema of the op, or a name.
 //!
 //! Between two ops, the program displaces the recorder's data from the caches. To find an entry by
 //! its name in the table of all entries, the processor must load four cache lines, one after the
-//! other: the place in the table, the entry, the entry's name, and the name that the host passes.
-//! *Measured* in a training loop on a busy machine: waiting for these lines took more than half of
-//! the recorder's time for an op. A look-up by schema in the tables of this file needs one line,
-//! which also contains the data of the entry that most ops need.
+//! other. They contain the place in the table, the entry, the entry's name, and the name that the
+//! shim passes. *Measured* in a training loop on a busy machine: waiting for these lines took more
+//! than half of the recorder's time for an op. A look-up by schema in the tables of this file needs
+//! only one cache line. This line also contains a copy of the data that most ops need from their
+//! entry.
 //!
 //! ```text
 //!  schema ─► place: version, export, told, entry, schema      the shim passes no name
@@ -33,17 +34,17 @@ const LONGEST: usize = 96;
 const WORDS: usize = LONGEST / 8;
 
 /// Number of times that [`forget`] tries to change a place that another thread is changing. The
-/// other thread needs some nanoseconds for the change. But if this is a forked child, and the other
-/// thread exists only in the parent, the change never ends, and no op is found in this place any
-/// more.
+/// other thread needs some nanoseconds for the change. But in a forked child, the other thread may
+/// exist only in the parent process. The change then never ends, and no op is found in this place
+/// any more.
 const TRIES: u32 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub entry: &'static Entry,
     pub export: u32,
-    /// The result of [`Entry::told`] when the op was stored. With it, the entry's cache line need
-    /// not be read.
+    /// The result of [`Entry::told`] when the op was stored. Because of this copy, most calls need
+    /// not load the entry's cache line.
     pub told: u32,
 }
 
@@ -102,8 +103,8 @@ fn words(name: &[u8]) -> impl Iterator<Item = u64> {
     whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last)
 }
 
-/// A place for the data of one op. Any thread may read and change it at any time: `version` is odd
-/// during a change.
+/// A place for the data of one op. Any thread may read and change the place at any time: `version`
+/// is odd during a change.
 #[repr(C, align(32))]
 struct Place<K> {
     version: AtomicU32,
@@ -199,7 +200,8 @@ pub fn with_name(name: &[u8]) -> Option<Known> {
 }
 
 /// Stores the entry of an op, by its schema or, if the schema is null, by its name. Does nothing
-/// for bookkeeping ops and long names, or if another thread is changing the same place.
+/// for bookkeeping ops (which only manage the host's data) and long names, or if another thread is
+/// changing the same place.
 #[inline(never)]
 pub fn put(schema: *const c_void, name: &[u8], entry: &'static Entry) {
     if entry.bookkeeping {

@@ -1,12 +1,13 @@
 //! Writes the recordings of PyTorch's own profiler to the profile. The shim hands over the entries
 //! of such a recording directly, not as JSON. `include/counterpoint/torch_log.h` documents the
-//! table of functions.
+//! table of functions that the shim calls for this.
 //!
 //! ```text
 //!  torch.profiler ──► Kineto ──► logger (shim) ──► Recording ──► file of events in the process's part
 //! ```
 //!
-//! The shim makes these calls after PyTorch's profiler has stopped, on the thread that stopped it.
+//! The shim calls the table's functions after PyTorch's profiler has stopped, on the thread that
+//! stopped it.
 
 use std::ffi::{CStr, c_char};
 
@@ -54,7 +55,7 @@ impl Recording {
     /// `trace` must be null, or a result of [`begin`] that was not ended.
     unsafe fn of<'a>(trace: Trace) -> Option<&'a mut Self> {
         // SAFETY: by contract, `trace` is null or a recording that `begin` made and that has not
-        // ended. torch_log.h requires that calls with it come one at a time.
+        // ended. torch_log.h requires that the calls for a recording come one at a time.
         let recording = unsafe { trace.cast::<Self>().as_mut() }?;
         (recording.process == sys::process_id()).then_some(recording)
     }
@@ -96,8 +97,8 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
         let mut writer = events::create(process, None, |file| file)?;
         // SAFETY: torch_log.h requires that `program` is a valid text.
         writer.plugin(unsafe { bytes(program) });
-        // From now on, the file exists, and its end is missing until the recording ends. If the
-        // process is killed, the missing end shows that the recording is incomplete.
+        // From now on, the file exists. It gets its end mark when the recording ends. If the
+        // process is killed before that, the missing mark shows that the recording is incomplete.
         let _ = writer.flush();
         Some(Box::new(Recording { writer, process: sys::process_id() }))
     });
@@ -157,7 +158,7 @@ impl Recording {
             };
             Argument { key: bytes(raw.key), value }
         };
-        // On the heap, because the arguments could need too much of the program's stack.
+        // The arguments are on the heap, because they could need too much of the program's stack.
         let arguments: Vec<Argument<'_>> = given.iter().map(argument).collect();
         // SAFETY: by contract, the entry's texts are readable.
         let (name, category) = unsafe { (bytes(raw.name), bytes(raw.category)) };
@@ -190,7 +191,7 @@ unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
             return false;
         }
         if whole == 0 {
-            // The file gets no end, which shows that the recording is incomplete.
+            // The file gets no end mark, which shows that the recording is incomplete.
             let _ = recording.writer.flush();
             return false;
         }

@@ -11,14 +11,14 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`description`] | what PyTorch says about itself in a profile |
+//! | [`description`] | describes PyTorch for the profile |
 //! | [`ops`] | records ops and ranges |
-//! | [`forward`] | finds the forward op of a call of the backward pass |
-//! | [`host`] | registers PyTorch as a host that calls ops |
+//! | [`forward`] | finds the forward op to which an op of the backward pass belongs |
+//! | [`host`] | registers PyTorch as a host (a runtime whose ops are recorded) |
 //! | [`known`] | finds the entry of an op by its schema or its name |
 //! | [`openmp`] | records parallel regions and their tasks |
 //! | [`patch`] | replaces `GOMP_parallel` in the tables of loaded libraries |
-//! | [`steps`] | with a budget, decides in which steps of the program ops are announced |
+//! | [`steps`] | in a run with a budget, decides in which steps of the program PyTorch announces ops |
 //! | [`log`] | stores the recordings of PyTorch's own profiler in the profile |
 //! | [`plugins`] | runs profiler plugins inside PyTorch's own profiler |
 

@@ -5,8 +5,9 @@
 //!                              region ends   ◄─                              on each thread
 //! ```
 //!
-//! The region, and the task on the launching thread, are only timed, because the counts of their op
-//! include theirs. Counters are read for the tasks on the other threads.
+//! For the region and for the task on the launching thread, only times are recorded, because the
+//! counters that are read around their op count them, too. Counters are read for the tasks on the
+//! other threads.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -33,12 +34,12 @@ pub type Body = unsafe extern "C-unwind" fn(*mut c_void);
 pub type Parallel = unsafe extern "C-unwind" fn(Body, *mut c_void, c_uint, c_uint);
 type Number = unsafe extern "C" fn() -> c_int;
 
-/// The addresses of libgomp's functions, stored before any library calls our function.
+/// The addresses of libgomp's functions ([`NAMES`]), stored before any library calls [`parallel`].
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static THREAD_NUM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static NUM_THREADS: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The functions that [`set_real`] needs, in its order.
+/// The names of the functions whose addresses [`set_real`] takes, in the order of its argument.
 pub const NAMES: [&CStr; 3] = [c"GOMP_parallel", c"omp_get_thread_num", c"omp_get_num_threads"];
 
 pub fn set_real(functions: [*mut c_void; 3]) {
@@ -51,26 +52,29 @@ pub fn real() -> *mut c_void {
     REAL.load(Ordering::Acquire)
 }
 
-/// The data of one region and its tasks, in separate memory ([`scratch`]) while the launching
-/// thread waits for the tasks.
+/// The data of one region and its tasks. They are in memory outside the program's stack
+/// ([`scratch`]) until the launching thread has waited for all tasks.
 #[repr(C)]
 struct Launch {
     shared: Shared,
-    /// `None` if the region is only counted.
+    /// `None` if the region gets no record, because the recorder only counts it as a call (in a run
+    /// with a budget).
     bracket: Option<Bracket>,
     what: What,
-    /// Whether the run has counters. At the end of the region, the thread's state may not say this
-    /// any more: a signal handler may have forked in between, and this may be the child.
+    /// Whether the run has counters. This copy is needed at the region's end: if a signal handler
+    /// has forked since the region began, the thread's state in the child may not say this any
+    /// more.
     has_counters: bool,
-    /// Used if the run has counters.
+    /// The counts of the tasks on other threads. They are used only if the run has counters.
     workers: Sums,
-    /// The sums of all tasks on other threads, to be added to the op around the region.
+    /// A copy of the sums in `workers`, made at the region's end to be added to the op around the
+    /// region.
     added: Workers,
 }
 
-/// The data that each task reads. It fits into one cache line, because the launching thread has
-/// just written it: the other threads' processors must fetch each line from there, and the
-/// launching thread waits for them.
+/// The data that each task reads. It fits into one cache line. The launching thread has just
+/// written this line, so the processors of the other threads must fetch it from that thread's
+/// processor, and the launching thread waits for them.
 #[repr(C, align(64))]
 struct Shared {
     body: Body,
@@ -99,7 +103,7 @@ struct Sums {
 
 #[inline(always)]
 fn call_real(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
-    // SAFETY: `REAL` was stored before any library could call our function. It is the address of
+    // SAFETY: `REAL` was stored before any library could call [`parallel`]. It is the address of
     // `GOMP_parallel`, which has this type.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Parallel>(REAL.load(Ordering::Relaxed));
@@ -150,7 +154,7 @@ fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint
 }
 
 /// Begins a region, and writes its data to `launch`. Returns false if the region is neither
-/// recorded nor counted.
+/// recorded nor counted as a call.
 #[inline(never)]
 fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usize) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -177,8 +181,8 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         let has_counters = has_counters(state.run);
         let bracket = bracket::begin_region(thread, &mut what, frame, entered)?;
         let how = what.how;
-        // `launch` is written field by field, because the whole struct would be put on the stack
-        // first.
+        // `launch` is written field by field, because otherwise the whole struct would first be put
+        // on the stack.
         // SAFETY: the caller has taken `launch`, and nobody else uses it. Zeros are valid values
         // for its numbers.
         unsafe {
@@ -197,8 +201,9 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
     guarded(begin).flatten().is_some()
 }
 
-/// Returns the op of a region, and how it is decided whether the region is recorded. Returns `None`
-/// if the user's filter excludes the op, or if its metadata cannot be written.
+/// Returns the op of a region, and the rule that decides whether the region is recorded. Returns
+/// `None` if the user's filter excludes the op, or if the op's entry cannot be made or its metadata
+/// cannot be written.
 #[inline(always)]
 fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let outside = || outside().map(|entry| (entry, How::Always));
@@ -219,8 +224,8 @@ fn region_ends(launch: &mut Launch) {
     });
 }
 
-/// Adds the counts of the other threads to the op. This is a separate function so that the end of
-/// the region needs less of the stack.
+/// Adds the counts of the tasks on other threads to the op around the region. This is a separate
+/// function so that the end of the region needs less of the stack.
 #[inline(never)]
 fn add_workers(launch: &mut Launch) {
     let thread = thread::current();
@@ -235,11 +240,11 @@ fn add_workers(launch: &mut Launch) {
     }
 }
 
-/// Libgomp calls this function on each thread of a region, instead of the region's body. It runs
-/// the body as a task.
+/// Libgomp calls this function on each thread of a region, instead of the region's body. This
+/// function runs the body as a task.
 unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
-    // SAFETY: `data` is the `Launch` of the region. The launching thread waits for all tasks, so it
-    // outlives this task.
+    // SAFETY: `data` is the `Launch` of the region. The launching thread waits for all tasks, so
+    // the `Launch` outlives this task.
     let launch = unsafe { &*data.cast::<Launch>() };
     let frame = stack_address();
     let begun = task_begins(launch, frame);
@@ -255,7 +260,8 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
 
 enum Task {
     Recorded(Bracket, What),
-    /// The task is only counted. The thread's state contains the op of the task's regions.
+    /// The task gets no record, because the recorder only counts it as a call (in a run with a
+    /// budget). The thread's state says to which op regions inside the task belong.
     Counted,
 }
 
@@ -279,8 +285,8 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<Task> {
         if let Some(bracket) = bracket::begin_inside(thread, &what, frame, entered) {
             return Some(Task::Recorded(bracket, what));
         }
-        // A task on the launching thread need not be counted, because the op itself is in progress
-        // there.
+        // A task on the launching thread need not be counted, because that thread's state already
+        // contains the op.
         if shared.how == How::Never && is_elsewhere {
             // SAFETY: `bracket::thread` returns null or the calling thread's own state.
             let state = unsafe { thread.as_mut() }?;
@@ -333,7 +339,8 @@ fn add_counts(launch: &Launch, is_read: bool) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     let Some(thread) = unsafe { thread.as_ref() }.filter(|thread| thread.is_attached()) else {
-        return add_unknown(&launch.workers); // Its session has ended, or this is a forked child.
+        // The thread's session has ended, or this is a forked child.
+        return add_unknown(&launch.workers);
     };
     if !has_counters(thread.run) {
         return;

@@ -6,7 +6,8 @@
 //! addresses of nested ops are in no particular order, because the compiler may put several objects
 //! into one stack frame. The object of a range (of Python's `record_function`) is not on the stack,
 //! and Python may end such a range late or on another thread. Therefore ranges are not among the
-//! thread's open calls. The shim provides memory for the data that their end needs ([`Apart`]).
+//! thread's open calls. The shim provides memory for the data that the end of a range needs
+//! ([`Apart`]).
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -73,7 +74,8 @@ struct Apart {
 /// Number of ranges that [`begin_apart`] has begun and [`end_apart`] has not ended.
 static OPEN: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the entry of an op or range; `None` if it has no name, or if no entry can be made.
+/// Returns the entry (the agent's data) of an op or range. Returns `None` if the op or range has no
+/// name, or if no entry can be made.
 ///
 /// # Safety
 /// `call` must meet the requirements of `include/counterpoint/torch_ops.h`.
@@ -203,8 +205,9 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
         // op next, on this thread.
         unsafe {
             let call = &*call;
-            // If the op is not known, the shim calls `begin` next, which calls `enter_before`.
-            // Without the short way, `enter_before` is called here only for a known op.
+            // If the op is not known, the shim calls `begin` next, which calls `enter_before`
+            // itself. So unless ops usually take the short way, `enter_before` is called later, in
+            // `begin_known_otherwise`, and only for a known op.
             let entered = if short::is_for_ops() {
                 Some(bracket::enter_before(Caller::MeasuredHolder))
             } else {
@@ -227,8 +230,8 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
     i32::from(begun != Some(false))
 }
 
-/// Begins a known op if the short way is not possible. This is a separate function, so that the
-/// code of the short way is small.
+/// Begins a known op if the short way ([`short`]) is not possible. This is a separate function, so
+/// that the code of the short way is small.
 ///
 /// # Safety
 /// The shim must call the op next, on this thread.
@@ -273,8 +276,8 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
     announcements.unwrap_or(0)
 }
 
-/// Fills in the counts of the call that has just ended on this thread, whose index among the open
-/// calls was `at`.
+/// Fills in the counts of the call that has just ended on this thread. The call's index among the
+/// open calls was `at`.
 fn fill(counts: &mut Counts, at: usize) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
@@ -358,7 +361,8 @@ unsafe extern "C" fn end_apart(memory: *mut c_void, counts: *mut Counts) {
         let apart = unsafe { &*memory.cast::<Apart>() };
         OPEN.fetch_sub(1, Ordering::Relaxed);
         if apart.epoch != epoch::current() {
-            return; // Its recording has ended, and counted it as a loss.
+            // The range's recording has ended, and has counted the range as a loss.
+            return;
         }
         let thread = thread::current();
         // SAFETY: `thread::current` returns null or the calling thread's own state.
@@ -421,8 +425,8 @@ extern "C" fn announced(begin: u64, end: u64) {
     }
 }
 
-/// Makes `calls` empty ops, for calibration. If `uncounted` is set, makes empty parallel regions
-/// instead, for which no counter is read.
+/// Makes `calls` empty ops, to measure what recording costs (calibration). If `uncounted` is set,
+/// makes empty parallel regions instead, for which no counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let name = c"aten::rehearsal";

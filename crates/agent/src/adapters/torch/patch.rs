@@ -5,7 +5,8 @@
 //! compiled for the CPU. Replacing the content of the slots also works if this library was not
 //! preloaded. The alternative was to export a `GOMP_parallel` that the linker finds before
 //! libgomp's. This would need preloading, and the exported function would have to find out which of
-//! several OpenMP libraries its caller uses; a wrong guess would make barriers fail.
+//! several OpenMP libraries its caller uses. If it began a region in the wrong library, the
+//! barriers inside the region would fail.
 //!
 //! A slot is replaced if it contains the address of `GOMP_parallel` in the OpenMP library of
 //! libtorch_cpu, or if the linker has not filled it in yet.
@@ -20,7 +21,8 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::process::lock::Lock;
 use crate::process::panics::{guarded, guarded_apart};
 
-/// The library whose slot must be replaced for regions to be seen at all.
+/// The library that launches the regions of PyTorch's own ops. If its slot cannot be replaced,
+/// [`watch_parallel`] returns `REFUSED`.
 const TORCH: &[u8] = b"libtorch_cpu.so";
 
 #[cfg(target_arch = "x86_64")]
@@ -42,11 +44,11 @@ static GONE: AtomicU64 = AtomicU64::new(0);
 /// Number of libraries in the linker's list at the latest run of [`scan`]. As long as no library is
 /// unloaded, new ones are appended to the list.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// How many times [`scan`] has found our function in a slot of libtorch_cpu. If this is 0, regions
-/// are not seen.
+/// Number of times that [`scan`] has replaced a slot of libtorch_cpu or found it replaced already.
+/// If this is 0, libtorch_cpu's regions are not seen.
 static OF_TORCH: AtomicUsize = AtomicUsize::new(0);
 
-/// Replaces the slots of all loaded libraries. The shim calls this function.
+/// Replaces the slots for `GOMP_parallel` in all loaded libraries. The shim calls this function.
 pub extern "C" fn watch_parallel() -> i32 {
     let _errno = ErrnoGuard::new();
     let watched = guarded_apart(|| {
@@ -122,9 +124,9 @@ fn added() -> u64 {
     added
 }
 
-/// Replaces the slots of the libraries that were loaded after the previous call; of all libraries,
-/// if one was unloaded. The linker holds its lock meanwhile, so no library is unloaded during the
-/// call.
+/// Replaces the slots of the libraries that were loaded after the previous call, or of all
+/// libraries if one was unloaded. The linker holds its lock meanwhile, so no library is unloaded
+/// during the call.
 fn scan() {
     unsafe extern "C" fn each(
         info: *mut libc::dl_phdr_info,
@@ -154,7 +156,7 @@ fn scan() {
     KNOWN.store(number, Ordering::Relaxed);
 }
 
-/// Addresses are absolute.
+/// What must be known about a loaded library to replace its slots. Addresses are absolute.
 struct Library {
     base: usize,
     is_torch: bool,
@@ -250,8 +252,8 @@ impl Library {
                 continue;
             }
             for i in 0..bytes / size_of::<Relocation>() {
-                // SAFETY: by contract, the library is loaded. Its table has this many entries,
-                // which refer to the symbols and strings of the same library.
+                // SAFETY: by contract, the library is loaded. Each of its tables has this many
+                // entries, which refer to the symbols and strings of the same library.
                 unsafe {
                     let relocation = &*(at as *const Relocation).add(i);
                     if !SLOT_KINDS.contains(&(relocation.info as u32)) {
@@ -273,12 +275,12 @@ impl Library {
     unsafe fn replace_slot(&self, slot: usize) {
         let (real, ours) = (openmp::real() as usize, openmp::parallel as *const () as usize);
         // SAFETY: by contract, `slot` is a slot of a loaded library. Slots are aligned words. The
-        // linker may write to them at any time, too.
+        // linker, too, may write to the slot at any time.
         let place = unsafe { &*(slot as *const AtomicUsize) };
         let now = place.load(Ordering::Relaxed);
         // A slot that has not been used yet contains an address in the library's own code, which
-        // calls the linker. The linker would usually find the same function as for libtorch_cpu,
-        // because that function is usually in the global scope.
+        // calls the linker. Such a slot is replaced, too: the linker would find the same function
+        // as for libtorch_cpu, because that function is usually in the global scope.
         if now != ours && (now == real || self.code.contains(&now)) {
             let (page, bytes) = (sys::page_of(slot), sys::page_size());
             let sealed = self.sealed.contains(&slot);

@@ -1,5 +1,6 @@
-//! Profiler plugins inside PyTorch's own profiler. `include/counterpoint/torch_plugins.h` documents
-//! the table of functions.
+//! Profiler plugins inside PyTorch's own profiler. The shim (a small library compiled against the
+//! user's PyTorch) calls this module's functions through a table, which
+//! `include/counterpoint/torch_plugins.h` documents.
 //!
 //! ```text
 //!  torch.profiler ──► child profiler (shim) ──► Recording ──► plugin_host ──► plugin
@@ -57,7 +58,8 @@ pub static counterpoint_torch_plugins: Table = Table {
     pop,
 };
 
-/// One profiler of a plugin, as it is registered with PyTorch.
+/// A child profiler (PyTorch's term): one profiler of a plugin, as the shim registers it with
+/// PyTorch.
 struct Child {
     plugin: &'static Loaded,
     profiler: &'static Profiler,
@@ -66,13 +68,13 @@ struct Child {
 
 static CHILDREN: OnceLock<Vec<Child>> = OnceLock::new();
 
-/// Whether a forked child has already printed that it records no plugins.
+/// Whether this process has already printed that it records no plugins because it was forked.
 static CHILD_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// A recording of PyTorch's profiler with one profiler of a plugin.
+/// One profiler of a plugin, while PyTorch's profiler makes one recording.
 struct Recording {
     child: &'static Child,
-    /// [`Recording::control`] locks it for the duration of a call.
+    /// [`Recording::control`] holds this lock while it calls the session.
     session: Mutex<Session<'static>>,
     correlation: Correlation,
 }
@@ -127,7 +129,8 @@ extern "C" fn load() -> u32 {
     count.unwrap_or(0)
 }
 
-/// Loads the plugins from the directory that the environment variable names.
+/// Loads the plugins from the directory that `KINETO_PLUGIN_LIB_DIR_PATH` names, and returns their
+/// profilers.
 fn children() -> Vec<Child> {
     let Some(directory) = variable(abi::kineto::DIRECTORY_VARIABLE).filter(|path| !path.is_empty())
     else {
@@ -188,8 +191,10 @@ fn patience() -> Duration {
     Duration::from_secs(seconds.unwrap_or(30).max(1))
 }
 
-/// Returns whether this process may load a plugin from this file: root loads no file that all users
-/// or a group can change. As root, prints a line if another user can change the file.
+/// Returns whether this process may load a plugin from this file. A process of root may not if all
+/// users, or a group other than root's, could change the file or its path
+/// ([`fit::exposed_to_others`]). As root, prints a line if any other user could change the file or
+/// its path.
 fn may_load(file: &Path) -> bool {
     let Some(exposed) = fit::exposed_to_others(file, true) else { return true };
     let does = if exposed.is_refused { "does not load it" } else { "loads it all the same" };
@@ -234,7 +239,8 @@ unsafe extern "C" fn create(
     let recording = guarded(|| {
         point!(TorchPluginsCreate);
         if !plugins::are_usable() {
-            // In a forked child, threads of the parent may have held our locks at the fork.
+            // A forked child records no plugins, because other threads of the parent may have held
+            // our locks at the fork.
             if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
                 complain(
                     "PyTorch records no plugins in this process, which was forked from one that \
@@ -280,7 +286,7 @@ unsafe extern "C" fn create(
     recording.flatten().map_or(std::ptr::null_mut(), |recording| Box::into_raw(recording).cast())
 }
 
-/// Calls `body` with a recording that [`create`] has made.
+/// Calls `body` with the recording that `session` points to. Returns `None` if `session` is null.
 ///
 /// # Safety
 /// `session` must be null or a recording that was not destroyed.
@@ -296,10 +302,12 @@ fn result(agreed: Option<bool>) -> i32 {
 }
 
 impl Recording {
-    /// Makes a call of the session that must not overlap with its other calls. Returns false if the
-    /// process was forked from the one that loaded the plugins.
+    /// Calls the session while the calling thread holds the session's lock, so that such calls do
+    /// not overlap. Returns the result of `call`. In a process that was forked from the one that
+    /// loaded the plugins, only returns false.
     fn control(&self, call: impl FnOnce(&mut Session<'static>) -> bool) -> bool {
-        // In such a child, a thread that exists only in the parent may hold the lock.
+        // In a forked child, the lock may be held for ever, because its holder exists only in the
+        // parent.
         plugins::are_usable()
             && call(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
     }

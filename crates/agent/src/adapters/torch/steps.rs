@@ -1,12 +1,14 @@
 //! Decides in which steps of the program (such as iterations of a training loop) PyTorch announces
-//! its ops, in a run with a budget.
+//! its ops to the recorder. This is needed only in a recording with a budget (a limit for its
+//! cost).
 //!
 //! As soon as an observer (a callback for `RecordFunction`) is registered with PyTorch, each op
-//! costs some hundred nanoseconds, even if it is only counted. In a loop of short ops, this cost
-//! alone exceeds a small budget. PyTorch has separate observers for named ranges
-//! (`record_function`) and for ops. So the shim keeps the observer of ranges registered, and
-//! removes the observer of ops for whole steps of the program ([`crate::recorder::budget::steps`]).
-//! Such a step is called *away*:
+//! takes some hundred nanoseconds longer, even if the recorder only counts the op. In a loop of
+//! short ops, this cost alone can exceed a small budget. PyTorch has separate observers for named
+//! ranges (`record_function`) and for ops. So the shim (a small library compiled against the user's
+//! PyTorch) keeps the observer of ranges enabled, and disables the observer of ops for whole steps
+//! of the program ([`crate::recorder::budget::steps`]). A step without the observer of ops is
+//! called *away*:
 //!
 //! ```text
 //!  range begins ─► is it the start of a step? ─► the step before has ended ─► draw ─► observer there, or away
@@ -14,16 +16,16 @@
 //!                  an optimizer's, or the data loader's        └─► durations: what announcing costs here
 //! ```
 //!
-//! The first steps are all seen (their ops are announced). Later steps are usually seen with the
-//! probability 1/`period`, which is at least 1/16. The period is computed from the additional
-//! processor time that the process needs for a seen step. The additional time of one thread alone
-//! would be too small, because OpenMP's other threads wait without sleeping while this thread is in
-//! the recorder.
+//! The first steps are all seen (their ops are announced). A later step is seen with the
+//! probability 1/`period`, which is at least 1/16, unless it must be seen in any case. The period
+//! is computed from the additional processor time that the process needs for a seen step. The
+//! additional time of one thread alone would be too small: while that thread is in the recorder,
+//! OpenMP's other threads wait actively, which also takes processor time.
 //!
 //! A step that is away ends when the next step begins. If no step follows, because the loop is
-//! over, the rest of the program must not stay unseen. So in such a step, PyTorch announces one op
-//! in some hundred to another observer, which checks whether the step takes too long
-//! ([`is_overdue`]).
+//! over, the rest of the program must not stay unseen. So in a step that is away, PyTorch announces
+//! one of several hundred ops, chosen at random, to another observer. This observer checks whether
+//! the step takes too long ([`is_overdue`]).
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
@@ -40,13 +42,14 @@ use crate::state::{epoch, run};
 
 /// The number of first steps that are all seen.
 const ALL_SEEN: u64 = 8;
-/// The number of first steps that are not in the sample from which calls are estimated, because
-/// they make calls that later steps do not make.
+/// The number of first steps that are not in the sample of seen steps, because they make calls that
+/// later steps do not make. The calls of steps that are away are estimated from this sample.
 const WARM: u64 = 4;
-/// Until the cost of announcing ops was measured, an assumed cost is used. If this many times the
-/// assumed cost would exceed the budget, some steps are away, so that the cost is measured.
+/// Until the cost of announcing ops was measured, an assumed cost is used. The assumed cost may be
+/// too low. So if this many times that cost would exceed the budget, some steps are away. Then the
+/// real cost is computed from the durations of steps.
 const UNSURE: f64 = 3.0;
-/// On average, at least one step in so many is seen.
+/// The longest period: on average, at least one of this many steps is seen.
 const LONGEST: u32 = 16;
 /// As soon as this many steps that were away have been timed, the cost of announcing is computed
 /// from the durations of steps.
@@ -54,22 +57,22 @@ const FEWEST: usize = 5;
 /// The assumed cost of announcing an op, in ns. Measured: 280 to 580 ns, including the cost of
 /// counting the op.
 const ASSUMED_NS: f64 = 500.0;
-/// For a range inside of other ranges: the number of times that it must begin before it is regarded
-/// as the start of a step. The number is high because the ranges of a model's layers occur several
-/// times in each step, and the step itself is often a range.
+/// When a range inside of other ranges begins for the `INSIDE`-th time, it is regarded as the start
+/// of a step. The number is high, so that an outer range is found first if the step itself is a
+/// range: the ranges of a model's layers occur several times in each step.
 const INSIDE: u32 = 32;
-/// The cost of a step that is away, in ns of the process's processor time. Measured with PyTorch
-/// 2.15 on one thread: reading the process's clock takes 570 to 730 ns; removing or adding the
-/// observer, together with the thread's next look-up of its observers, takes 790 to 1,320 ns. The
-/// thread's clock shows about the same for removing or adding (970 ns). The look-ups by other
-/// threads were not measured.
+/// What a step that is away costs the recorder and the shim, in ns of the process's processor time.
+/// Measured with PyTorch 2.15 on one thread: reading the process's clock takes 570 to 730 ns;
+/// removing or adding the observer, together with the thread's next look-up of its observers, takes
+/// 790 to 1,320 ns. The thread's clock shows about the same for removing or adding (970 ns). The
+/// look-ups by other threads were not measured.
 const AWAY_NS: f64 = 2_000.0;
 /// A step that is away is overdue if it takes longer than SHORTEST_OVERDUE_NS, and also longer than
 /// this many times the longest step so far.
 const TIMES_LONGEST: u64 = 4;
 const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 
-/// Time on the monotonic clock at which the step that is away becomes overdue.
+/// Time on the monotonic clock at which the step in progress becomes overdue, if it is away.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The processor times, in ns, of the latest steps of one kind (seen or away).
@@ -120,12 +123,12 @@ fn median(values: &mut [u64]) -> u64 {
 struct Marker {
     name: u64,
     depth: u32,
-    /// The address of the state of the thread that the range is on.
+    /// The thread on which the range begins, as the address of the recorder's state of this thread.
     thread: usize,
 }
 
 struct State {
-    /// Serial number of the process's part; 0 if there is none.
+    /// Serial number of the process's part of the profile; 0 if there is none.
     serial: u32,
     /// Ranges that may become the start of a step, and how many times each of them has begun.
     candidates: [(Marker, u32); 32],
@@ -170,8 +173,9 @@ impl State {
         }
     }
 
-    /// Returns whether `range`, which begins now, is the start of a step. Stores the first range
-    /// that recurs as the start of all steps.
+    /// Returns whether `range`, which begins now, is the start of a step. The first range that has
+    /// begun often enough (twice, or [`INSIDE`] times inside of other ranges) becomes the start of
+    /// all steps.
     fn is_begin(&mut self, range: Marker) -> bool {
         if let Some(marker) = self.marker {
             return marker == range;
@@ -195,8 +199,9 @@ impl State {
         is_begin
     }
 
-    /// Ends a step and begins the next one, with one reading of the process's clock, which is a
-    /// system call. If `must` is set, the next step must be seen.
+    /// Ends a step and begins the next one. The end and the beginning share one reading of the
+    /// process's clock, because such a reading is a system call. If `must` is set, the next step
+    /// must be seen.
     fn next(&mut self, thread: &mut Thread, must: bool) {
         let [wall, cpu] = now();
         if self.steps > WARM && !self.is_cut {
@@ -248,7 +253,8 @@ impl State {
 }
 
 impl State {
-    /// Returns the period with which the cost of announcing ops stays within the budget.
+    /// Returns the period (one of this many steps is seen) that keeps the cost of announcing ops
+    /// within the budget, or [`LONGEST`] if even that is not enough.
     fn wanted(&self, thread: &Thread) -> u32 {
         let (seen, away) = (self.seen.middle()[0] as f64, self.away.middle()[0] as f64);
         let draws = &thread.draws;
@@ -260,8 +266,8 @@ impl State {
         }
         let more = ASSUMED_NS * draws.calls_of_step() as f64;
         let assumed = |more: f64| wanted(more, (seen - more).max(seen / 4.0));
-        // A higher cost than the assumed one would exceed the budget. Some steps are then away, so
-        // that the cost is measured.
+        // If `UNSURE` times the assumed cost would exceed the budget, the period is at least 2.
+        // Then some steps are away, and the real cost can be computed from their durations.
         if assumed(UNSURE * more) == 1 { 1 } else { assumed(more).max(2) }
     }
 }
@@ -309,8 +315,8 @@ pub extern "C" fn steps(has_forked: i32) -> i32 {
 }
 
 /// Called by the shim at the start of a named range that is inside of `depth` other ranges on this
-/// thread. If `must_see` is set, the next step must be seen. Returns whether PyTorch has to
-/// announce ops from now on, or -1 if nothing changes.
+/// thread. If `must_see` is set, the next step must be seen. Returns 1 if PyTorch must announce ops
+/// from now on, 0 if it must not, and -1 if nothing changes.
 ///
 /// # Safety
 /// `name` must be a C string.
@@ -361,8 +367,8 @@ pub extern "C" fn is_overdue() -> i32 {
     i32::from(guarded(cut).flatten() == Some(true))
 }
 
-/// Stores the number of cut steps in the table of the calling thread. This cannot wait for the next
-/// step, because the loop may be over.
+/// Stores the number of cut steps in the calling thread's table of counts. This cannot wait for the
+/// next step, because the loop may be over.
 fn tell_of_cut(cut: u64) {
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread::current().as_mut() };

@@ -1,5 +1,5 @@
-//! Finds the entry of the op that TVM's virtual machine (VM) calls, from the arguments that the VM
-//! passes to its instrument.
+//! Finds the entry (the agent's data) of the op that TVM's virtual machine (VM) calls, from the
+//! arguments that the VM passes to its instrument.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -15,8 +15,8 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::tvm::{HOST, ffi};
 use crate::process::lock::Lock;
 
-/// The arguments of an op's call: those of the instrument after the function, the name, "before"
-/// and the result.
+/// The arguments of an op's call. The VM passes them to its instrument after four other arguments:
+/// the function, the op's name, the flag "before" and the result.
 struct Arguments<'a>(&'a [Any]);
 
 impl Tensors for Arguments<'_> {
@@ -24,7 +24,7 @@ impl Tensors for Arguments<'_> {
     #[inline(always)]
     fn push(&self, to: &mut impl Words) {
         for argument in self.0 {
-            // SAFETY: the arguments are those that the FFI passed to `of_call`, so their type
+            // SAFETY: by the contract of `of_call`, the VM passed the arguments, so their type
             // fields are right.
             let Some(tensor) = (unsafe { ffi::tensor(argument) }) else { continue };
             let DataType { code, bits, lanes } = tensor.dtype;

@@ -1,5 +1,5 @@
-//! The functions that `tvm_ffi.load_module` finds in this library, which
-//! `include/counterpoint/tvm.h` documents.
+//! The functions that `tvm_ffi.load_module` finds in this library. `include/counterpoint/tvm.h`
+//! documents them.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ unsafe fn export(
     let Some(ffi) = guarded_apart(ffi::get).flatten() else { return -1 };
     // SAFETY: by contract, the FFI passed the arguments.
     let arguments = unsafe { ffi::arguments(arguments, count) };
-    // The body runs on a separate stack; `frame` is on the caller's stack.
+    // The body runs on a separate stack, but needs an address on the caller's stack: `frame`.
     let frame = stack_address();
     let outcome = guarded_apart(|| {
         point!(Exported);
@@ -83,7 +83,8 @@ fn vm(arguments: &[Any]) -> Result<&'static Vm, Refusal> {
     Vm::find(number).ok_or(Refusal::NoVm)
 }
 
-/// Returns a function object, or null for None.
+/// Returns the function object that is the argument with the index `at`; null if this argument is
+/// None.
 fn function(arguments: &[Any], at: usize) -> Result<*mut Object, Refusal> {
     match arguments.get(at) {
         Some(value) if value.type_index == type_index::FUNCTION && value.bits != 0 => {
@@ -152,9 +153,10 @@ exported! {
 }
 
 exported! {
-    /// Makes a wrapper for an entry function. The arguments are the machine's number, the name, the
-    /// function, and a fourth one: the machine's function that sets its instrument if all runs make
-    /// the same calls, otherwise None. The result is a function.
+    /// Makes a wrapper for an entry function of a virtual machine. The arguments are the machine's
+    /// number, the function's name, the function, and `set` or None. `set` is the machine's
+    /// function that sets its instrument; it may be passed only if all runs of the entry function
+    /// make the same calls. The result is the wrapper, a function.
     __tvm_ffi_counterpoint_entry, ffi, arguments, _frame, {
         let (vm, name) = (vm(arguments)?, text(arguments, 1)?);
         let function = some_function(arguments, 2)?;
@@ -165,8 +167,8 @@ exported! {
 
 exported! {
     /// Allows the agent to remove a machine's instrument for runs whose calls are known. The
-    /// arguments are the machine's number, and our instrument or None; the result is 1 if the
-    /// recording has a budget, otherwise 0.
+    /// arguments are the machine's number and the agent's instrument; None in place of the
+    /// instrument forbids the removal. The result is 1 if the recording has a budget, otherwise 0.
     __tvm_ffi_counterpoint_switch, ffi, arguments, _frame, {
         let (vm, instrument) = (vm(arguments)?, function(arguments, 1)?);
         unwatched::install(ffi, vm, instrument);
@@ -177,8 +179,8 @@ exported! {
 }
 
 exported! {
-    /// Starts watching parallel launches and workspaces. Returns 0 or a number that says why this
-    /// failed.
+    /// Starts watching parallel launches and workspaces (temporary memory of ops). Returns 0 or a
+    /// number that says why this failed.
     __tvm_ffi_counterpoint_parallel, _ffi, _arguments, _frame, { Ok(integer(parallel::watch())) }
 }
 
@@ -197,8 +199,8 @@ exported! {
 }
 
 exported! {
-    /// Checks whether a metric may have this name. The result is 0 if it may, otherwise it says
-    /// what uses the name already.
+    /// Checks whether a metric may have the name that is the argument. The result is 0 if it may;
+    /// otherwise it is a number that says what uses the name already, or that the name is empty.
     __tvm_ffi_counterpoint_metric_name, _ffi, arguments, _frame, {
         let name = std::str::from_utf8(text(arguments, 0)?).map_err(|_| Refusal::Types)?;
         Ok(integer(collectors::who_has(name).into()))
@@ -206,8 +208,8 @@ exported! {
 }
 
 exported! {
-    /// Returns the number of calls that a virtual machine's instruments have seen. The argument is
-    /// the machine's number.
+    /// Returns the number of calls of a virtual machine's ops. Calls in runs without the instrument
+    /// are added when such a run has ended. The argument is the machine's number.
     __tvm_ffi_counterpoint_calls, _ffi, arguments, _frame, {
         Ok(integer(vm(arguments)?.calls.load(Ordering::Relaxed) as i64))
     }
@@ -215,7 +217,7 @@ exported! {
 
 exported! {
     /// Checks whether the calling thread may remove a machine's instrument now. The argument is the
-    /// machine's number; the result is 0 or 1.
+    /// machine's number; the result is 1 if the thread may remove the instrument, otherwise 0.
     __tvm_ffi_counterpoint_quiet, _ffi, arguments, frame, {
         Ok(integer(vm(arguments)?.inside.is_quiet(frame).into()))
     }
@@ -223,7 +225,8 @@ exported! {
 
 exported! {
     /// Registers a collector. The arguments are the functions start and stop, and then the name and
-    /// the kind of each slot (value); the result is the collector's number.
+    /// the kind of each slot (value). The result is the collector's number, or a negative number if
+    /// the collector was refused.
     __tvm_ffi_counterpoint_collector, ffi, arguments, _frame, {
         let (start, stop) = (some_function(arguments, 0)?, some_function(arguments, 1)?);
         let mut names = Vec::new();

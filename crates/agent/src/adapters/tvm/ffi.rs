@@ -29,8 +29,8 @@ const INTERRUPTS: [&[u8]; 2] = [b"KeyboardInterrupt", b"SystemExit"];
 /// The look-up needs the name of the library, because Python loads it with local scope.
 const LIBRARY: &CStr = c"libtvm_ffi.so";
 
-/// Returns the address of `name` in the first loaded one of `libraries` that defines it. If none
-/// does, searches the program and its global libraries.
+/// Returns the address of `name` in the first of `libraries` that is loaded and defines the name.
+/// If there is none, searches the program and its global libraries.
 pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     for library in libraries {
@@ -87,7 +87,7 @@ pub fn get() -> Option<&'static Ffi> {
 }
 
 impl Ffi {
-    /// Raises an error. Returns the code that the exported function must return.
+    /// Raises an error of the FFI. Returns the code that the exported function must return.
     pub fn error(&self, kind: &CStr, message: &CStr) -> c_int {
         // SAFETY: `raise` is the FFI's own function, which takes two C strings.
         unsafe { (self.raise)(kind.as_ptr(), message.as_ptr()) };

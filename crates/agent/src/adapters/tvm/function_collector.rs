@@ -39,7 +39,8 @@ fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Fail
     }
 }
 
-/// Calls the user's `start`. Returns null if the call failed.
+/// Calls the user's function `start`. Returns the address of a copy of its result, null if the call
+/// failed, or [`collectors::interruption`] if it was interrupted.
 pub unsafe extern "C" fn start(this: *mut c_void, device: Device) -> *mut c_void {
     // SAFETY: the collector was registered with a leaked `Functions`, which the recorder passes
     // here.

@@ -3,9 +3,9 @@
 //!
 //! The VM calls its instrument before and after each op, from the same place in the same function.
 //! So both calls have the same stack address, and calls for ops inside of this op have lower
-//! addresses. If an exception has left an op, the op's address is lower than or equal to that of a
-//! later op. Therefore the agent can match the two calls without comparing names, and can
-//! distinguish recursion from an op that threw.
+//! addresses. If a new op has the same or a higher address than an op that has not ended, an
+//! exception has left the older op. Therefore the agent can match the two calls without comparing
+//! names, and can distinguish recursion from an op that threw.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -81,15 +81,15 @@ unsafe extern "C" fn drop_instrument(this: *mut c_void) {
     }
 }
 
-/// The VM calls this function, which passes the stack address at entry to [`instrument`] as a fifth
-/// argument.
+/// The VM calls this function. It jumps to [`instrument`], and adds a fifth argument: the stack
+/// pointer at the entry of this function.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
     std::arch::naked_asm!("endbr64", "mov r8, rsp", "jmp {body}", body = sym instrument)
 }
-/// The VM calls this function, which passes the stack address at entry to [`instrument`] as a fifth
-/// argument.
+/// The VM calls this function. It jumps to [`instrument`], and adds a fifth argument: the stack
+/// pointer at the entry of this function.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
@@ -175,15 +175,17 @@ unsafe fn op_ends(frame: usize) -> bool {
 pub struct Wrapper {
     ffi: &'static Ffi,
     entry: &'static Entry,
-    /// If all runs of the function are expected to make the same calls: the knowledge about these
-    /// calls, and the machine's function that sets its instrument, to which we own a reference.
+    /// What is known about the calls that a run makes, and the machine's function that sets its
+    /// instrument. `None` unless all runs of the function are expected to make the same calls. We
+    /// own a reference to the machine's function.
     fixed: Option<(&'static Function, *mut Object)>,
     /// The wrapped function. We own a reference to it.
     function: *mut Object,
 }
 
 impl Wrapper {
-    /// Makes the function object of a wrapper, and adds a reference to `function` and to `set`.
+    /// Makes the function object of a wrapper, and adds a reference to `function`. Also adds one to
+    /// `set`, if the wrapper keeps `set` in its field `fixed`.
     pub fn make(
         ffi: &'static Ffi,
         vm: &'static Vm,
@@ -229,12 +231,14 @@ unsafe extern "C-unwind" fn entry_called(
     result: *mut Any,
 ) -> c_int {
     // SAFETY: `Wrapper::make` made `this`, which lives as long as its object. The caller may drop
-    // the last reference to it during the call, so everything that is needed afterwards is copied.
+    // the last reference to the object during the call, so everything that is needed afterwards is
+    // copied.
     let (ffi, function, entry, fixed) = unsafe {
         let this = &*this.cast::<Wrapper>();
         (this.ffi, this.function, this.entry, this.fixed)
     };
-    // SAFETY: `function` is alive, and the arguments are those that the caller passed for it.
+    // SAFETY: the wrapper owns a reference to `function`, and the arguments are those that the
+    // caller passed for it.
     let call = || unsafe { (ffi.function_call)(function, arguments, count, result) };
     if !epoch::wanted() {
         return call();
@@ -282,9 +286,10 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
     });
 }
 
-/// Calls an instrument `calls` times around empty ops that have three tensors, for calibration. The
-/// time that the VM itself needs to call it is not included. `bookkeeping` selects bookkeeping ops,
-/// for which no counter is read.
+/// Calls an instrument before and after each of `calls` empty ops with three tensors, to measure
+/// what recording costs (calibration). The VM's own work for such a call, for example to collect
+/// the arguments, is not included. `bookkeeping` selects bookkeeping ops (which only manage the
+/// VM's data), for which no counter is read by default.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let vm = NOWHERE.machine();
@@ -310,8 +315,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     // SAFETY: the arguments have the form in which a VM passes them.
     let Some(entry) = (unsafe { call::of_call(vm, &before) }) else { return Took::default() };
     entry.rehearse(thread);
-    // The instrument is called through a function object, as a VM calls it, because that is part of
-    // its cost.
+    // The instrument is called through its function object, as a VM calls it, because that is part
+    // of what recording costs.
     let Some(ffi) = ffi::get() else { return Took::default() };
     let Some(instrument) = Instrument::make(ffi, vm, std::ptr::null_mut()) else {
         return Took::default();

@@ -1,6 +1,6 @@
-//! The adapter for the Relax virtual machine of TVM's stock releases. It uses the only instrument
-//! that the VM can have, and replaces two of the symbols that compiled modules get from the
-//! runtime. `include/counterpoint/tvm.h` documents the interface.
+//! The adapter for the Relax virtual machine of TVM's stock releases. A VM has a place for one
+//! instrument, which the adapter uses. The adapter also replaces two of the runtime's functions
+//! that compiled modules call. `include/counterpoint/tvm.h` documents the interface.
 //!
 //! ```text
 //!  vm["main"](…) ──► entry's wrapper ─────────────────────────────── role run
@@ -39,7 +39,7 @@ use crate::recorder::adapter::Adapter;
 
 pub static HOST: Described = Described::new(description::HOST).allocating(ALLOC_STORAGE);
 
-/// Allocates storage. The arguments are context, shape, device, type and scope.
+/// Name of the op that allocates storage. The arguments are context, shape, device, type and scope.
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
 pub static ADAPTER: Adapter =

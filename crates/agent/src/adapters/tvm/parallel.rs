@@ -1,14 +1,14 @@
 //! Records parallel regions, and workspaces (temporary memory of an op). When TVM's FFI loads a
-//! compiled module, it gives the module the addresses of two functions for this. The agent replaces
-//! these two by the functions in this file.
+//! compiled module, it gives the module the addresses of two functions: one launches a parallel
+//! region, the other allocates a workspace. The agent replaces both by functions in this file.
 //!
 //! ```text
 //!  op ─► launch (ours): region begins ─► launch (TVM's) ─► task (ours) ─► task (the op's), per thread
 //!                       region ends   ◄─
 //! ```
 //!
-//! While nothing is recorded, a launch costs one additional load and a tail call. `num_task` may be
-//! 0; TVM then chooses the number of tasks, and only the tasks get to know it.
+//! While nothing is recorded, a launch costs one additional load and a tail call. The number of
+//! tasks in a launch may be 0; TVM then chooses the number, and only the tasks get to know it.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -23,8 +23,8 @@ use crate::process::panics::guarded;
 use crate::recorder::bracket::stack_address;
 use crate::state::epoch;
 
-/// The libraries that contain the runtime's functions: the first one since TVM 0.25, the second one
-/// before.
+/// The libraries that may contain the runtime's functions. Since TVM 0.25, they are in the first
+/// one; before, they were in the second one.
 const LIBRARIES: [&CStr; 2] = [c"libtvm_runtime.so", c"libtvm.so"];
 
 const SET: i64 = 0;

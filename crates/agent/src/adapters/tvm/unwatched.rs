@@ -1,6 +1,7 @@
-//! In a run with a budget, lets a virtual machine run a model's function without announcing its ops
-//! ([`crate::recorder::budget::watch`]): removes the machine's instrument for one call of the
-//! function, and adds it again afterwards.
+//! In a recording with a budget (a limit for its cost), lets a virtual machine execute a model's
+//! function without announcing the function's ops ([`crate::recorder::budget::watch`]). Such a run
+//! of the function is *not watched*. The agent removes the machine's instrument before the run, and
+//! adds it again afterwards.
 //!
 //! Only the wrapper of an entry function does this. If the program calls the machine in another
 //! way, the instrument is there.
@@ -60,8 +61,8 @@ fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
         };
         let argument = of(if on { instrument } else { std::ptr::null_mut() });
         let mut result = Any::default();
-        // SAFETY: there are references to `set` and to the instrument, and `set` takes one
-        // argument.
+        // SAFETY: the caller owns a reference to `set`, and the switch owns one to the instrument;
+        // `set` takes one argument.
         let code = unsafe { (ffi.function_call)(set, &raw const argument, 1, &raw mut result) };
         if code == 0 {
             ffi.drop_value(result);
@@ -73,8 +74,8 @@ fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
     vm.watching.switch.with(set).unwrap_or(false)
 }
 
-/// A run of a function that claimed its machine. [`Run::end`] is called when this value is dropped,
-/// also by unwinding.
+/// One run (execution) of a model's function. The run has claimed the machine for itself.
+/// [`Run::end`] is called when this value is dropped, also by unwinding.
 pub struct Run {
     ffi: &'static Ffi,
     vm: &'static Vm,
@@ -83,11 +84,13 @@ pub struct Run {
     /// reference to it, because the caller may drop the machine during the run.
     set: *mut Object,
     kind: Kind,
-    /// The exports that the run calls, if they are being learned.
+    /// The export ids (the recorder's numbers) of the ops that the run calls, while the recorder
+    /// learns which ops a run calls.
     #[expect(clippy::box_collection, reason = "the machine has the vector's address")]
     calls: Option<Box<Vec<u32>>>,
     /// Times in ticks: when our work for the run began, when the run itself began, and when it
-    /// ended; 0 if the run is not timed.
+    /// ended; 0 if the time is not known. The first time is measured only for runs that are not
+    /// watched.
     entered: u64,
     begun: u64,
     ended: u64,
@@ -104,8 +107,8 @@ enum Kind {
 }
 
 pub enum Plan {
-    /// The call is recorded. In a run with a budget, `How` says how it is decided whether the call
-    /// is recorded. The `Run` is set if it claimed the machine.
+    /// The call can be recorded. In a recording with a budget, `How` says how the recorder decides
+    /// whether to record the call. The `Run` is set if the call has claimed the machine.
     Recorded(How, Option<Box<Run>>),
     /// The call is not recorded, because it is inside of a run that is not watched.
     Passed,
@@ -198,7 +201,7 @@ fn planned(
     }
 }
 
-/// Returns the calling thread's state if the thread is attached and its run has a budget.
+/// Returns the calling thread's state if the thread is attached and the recording has a budget.
 fn attached() -> Option<&'static mut Thread> {
     // SAFETY: `thread::current` returns null or the calling thread's own state, which stays mapped
     // as long as the thread lives.
@@ -273,8 +276,8 @@ impl Drop for Run {
     }
 }
 
-/// Returns which of these exports are counted in this thread's table, and how many times each was
-/// called.
+/// Returns each export in `calls` that is counted in the thread's table, and the number of times
+/// that `calls` contains this export.
 fn counted(thread: &Thread, mut calls: Vec<u32>) -> Vec<(u32, u64)> {
     let is_counted = |export: &u32| {
         thread.draws.entry(*export).is_some_and(|e| e.calls.load(Ordering::Relaxed) > 0)

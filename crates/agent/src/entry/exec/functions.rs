@@ -1,8 +1,8 @@
 //! The functions that this library exports in place of glibc's functions that start a program.
 //!
-//! Our `execve`, and our versions of the functions that only wrap it, make the system call
-//! directly. If glibc's function does more (for example, searches `PATH`), our function calls
-//! glibc's.
+//! Our `execve` and `execveat` make the system call directly, and so do our versions of the
+//! functions that only wrap `execve`. If glibc's function does more (for example, searches `PATH`),
+//! our function calls glibc's.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,7 +11,8 @@ use super::{Program, Strings, launch, replace};
 use crate::os::own_stack;
 use crate::os::sys::set_errno;
 
-/// The next definition after this library's, usually glibc's.
+/// A function of glibc that this library replaces. `at` is its next definition after this
+/// library's, usually glibc's own; it is null before the lookup.
 struct Real {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -52,8 +53,8 @@ fn not_there() -> c_int {
 }
 
 fn own_environment() -> Strings {
-    // SAFETY: the expression reads glibc's variable. If one thread changes the variable while
-    // another one starts a program, the program has this race without us, too.
+    // SAFETY: the expression reads glibc's variable. If another thread changes the variable
+    // meanwhile, this is a data race, which the program would also have without this library.
     unsafe { libc::environ }.cast::<*const c_char>().cast_const()
 }
 
@@ -201,10 +202,11 @@ pub unsafe extern "C" fn posix_spawnp(
     }
 }
 
-// The functions made by this macro take the program's arguments one by one. The arguments in
-// registers are pushed onto the stack directly below the other arguments, over the return address.
-// This completes the array of arguments without a copy, however many there are. If the call fails,
-// the return address is put back.
+// The functions made by this macro take the arguments of the program to start one by one, not as an
+// array. The arguments in registers are pushed onto the stack directly below the other arguments,
+// over the return address. So the stack contains the whole array of arguments, and no argument
+// beyond those in registers is copied. If the program cannot be started, the return address is put
+// back.
 #[cfg(target_arch = "x86_64")]
 macro_rules! listed {
     ($name:ident, $body:ident, $page:literal) => {
@@ -233,7 +235,8 @@ macro_rules! listed {
     };
 }
 
-// For AArch64, where the return address is in a register. This code has not been run yet.
+// The same macro for AArch64, where the return address is in a register. This code has not been run
+// yet.
 #[cfg(target_arch = "aarch64")]
 macro_rules! listed {
     ($name:ident, $body:ident, $page:literal) => {

@@ -1,11 +1,11 @@
 //! Memory for copies of an environment, which are passed to `exec` or `posix_spawn`. A copy is
 //! needed until the call returns, but a successful `exec` does not return. So a child of `vfork`
-//! cannot give the memory back, although it is in the address space of the parent, which continues.
+//! cannot give back the memory of its copy, which remains in the address space of the parent.
 //!
-//! So each place (piece of memory) contains who took it: the thread's pointer, which a child of
-//! `vfork` shares with its parent, and the thread's id, which it does not share. A thread that
+//! So each place (piece of memory) stores which thread took it: the thread's pointer, which a child
+//! of `vfork` shares with its parent, and the thread's id, which they do not share. A thread that
 //! calls `vfork` continues when its child has become another program or has ended. So if a thread
-//! finds a place with its own pointer and another id, the place is free.
+//! finds a place with its own pointer and the id of another thread, the place is free.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -15,7 +15,8 @@ struct Kept {
     /// The pointer of the thread that uses the place, or 0.
     thread: AtomicUsize,
     id: AtomicU32,
-    /// The address of the place's memory, or 0. Used by the thread that has taken the place.
+    /// The address of the place's memory, or 0. Only the thread that has taken the place uses this
+    /// field.
     at: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -90,7 +91,8 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// No place is taken twice.
+    /// A place in use is not given to a second user, but a place that a child of `vfork` has left
+    /// is used again.
     #[test]
     fn a_place_left_by_a_child_of_vfork_is_used_again() {
         let first = Place::take(100).expect("a place");
@@ -98,7 +100,7 @@ mod tests {
         assert_ne!(first.at(), other.at());
         let at = first.at();
         let kept = first.kept.expect("kept");
-        // A child of `vfork` that has become another program leaves the place in this state.
+        // A child of `vfork` that has become another program leaves a place with its own thread id.
         kept.id.store(u32::MAX, Ordering::Relaxed);
         std::mem::forget(first);
         assert_eq!(Place::take(50).expect("a place").at(), at);

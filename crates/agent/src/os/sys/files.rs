@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_long};
 
-/// An open file, closed when this value is dropped. It must stay open only during one operation,
-/// because the program may close or reuse any descriptor.
+/// An open file, closed when this value is dropped. The operation that opened the file must drop
+/// the value when it ends, because the program may close any descriptor and reuse its number.
 pub struct Descriptor(i32);
 
 impl Descriptor {
@@ -79,10 +79,10 @@ pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
     write_all(&file, bytes)
 }
 
-/// Does what [`write_all`] does, if there is a limit `RLIMIT_FSIZE`. Exceeding the limit would
+/// Appends `bytes` if the file stays within `limit` (`RLIMIT_FSIZE`). Exceeding the limit would
 /// raise SIGXFSZ, which kills the process. The length of the file is checked first, but another
-/// thread may append after the check. Therefore SIGXFSZ is blocked during the write, and one that
-/// our write caused is consumed.
+/// thread may append after the check. Therefore SIGXFSZ is blocked during the write, and a SIGXFSZ
+/// that our write has caused is consumed.
 fn append_within(file: &Descriptor, bytes: &[u8], limit: u64) -> Result<(), AppendError> {
     let end = syscall!(libc::SYS_lseek, file.0, 0, libc::SEEK_END).map_err(AppendError::Errno)?;
     if end as u64 + bytes.len() as u64 > limit {
@@ -118,7 +118,7 @@ fn write_all(file: &Descriptor, bytes: &[u8]) -> Result<(), AppendError> {
     Ok(())
 }
 
-/// Creates a pipe and returns its read end and its write end. Their numbers are 10 or higher,
+/// Creates a pipe and returns its read end and its write end. Both descriptors are 10 or higher,
 /// because the pipe must not take the place of standard streams that the host has closed.
 pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
     let mut ends = [0i32; 2];
@@ -140,8 +140,8 @@ pub fn make_directory(path: &CStr) -> Result<(), i32> {
     syscall!(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
 }
 
-/// Like [`make_directory`], but the process's file mode creation mask is not applied, so that all
-/// processes of the owner can create directories in it.
+/// Does what [`make_directory`] does, but ignores the process's file mode creation mask, so that
+/// all processes of the owner can create files in the directory.
 pub fn make_directory_for_all(path: &CStr) -> Result<(), i32> {
     make_directory(path)?;
     syscall!(libc::SYS_fchmodat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
@@ -161,7 +161,7 @@ pub fn read_file(path: &CStr) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// Returns the entries of a directory whose names are numbers, in ascending order.
+/// Returns those names of a directory's entries that are numbers, in ascending order.
 pub fn numbers_in(path: &CStr) -> Result<Vec<u32>, i32> {
     let directory = Descriptor::open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
     let mut found = Vec::new();

@@ -33,7 +33,8 @@ pub fn protection_of(address: usize) -> Option<i32> {
     mapping_of(address).map(|(protection, _)| protection)
 }
 
-/// Returns the protection of the mapping that contains `address`, and whether it is shared.
+/// Returns the protection of the mapping that contains `address`, and whether that mapping is
+/// shared (`MAP_SHARED`).
 pub fn mapping_of(address: usize) -> Option<(i32, bool)> {
     with_mapping(address, |line| {
         let mode = line.split(|b| *b == b' ').nth(1).unwrap_or_default();

@@ -34,7 +34,7 @@ pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
     syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
 }
 
-/// Maps private memory over memory of the agent at this address.
+/// Replaces memory of the agent, which begins at `address`, by new private memory.
 pub fn map_private_at(address: usize, bytes: usize) -> Result<(), i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;

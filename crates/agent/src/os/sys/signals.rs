@@ -2,9 +2,10 @@
 
 use std::ffi::c_long;
 
-/// Blocks signals on this thread until dropped, for work that a handler must not interrupt by a
-/// fork. Signals that the thread's own instructions cause stay unblocked, and so does glibc's
-/// `SIGSETXID`, because `setuid` and related functions wait until every thread has handled it.
+/// Blocks signals on this thread until dropped, for work that no signal handler may interrupt, for
+/// example because the handler might fork. Signals that the thread's own instructions cause stay
+/// unblocked, and so does glibc's `SIGSETXID`, because `setuid` and related functions wait until
+/// every thread has handled it.
 pub struct SignalsBlocked(u64);
 
 /// glibc's own signals: `SIGCANCEL` asks a thread to end (`pthread_cancel`), `SIGSETXID` sets the
@@ -14,7 +15,7 @@ const SIGCANCEL: i32 = 32;
 const SIGSETXID: i32 = 33;
 
 impl SignalsBlocked {
-    /// Also blocks `SIGCANCEL`, so the thread cannot be cancelled meanwhile.
+    /// Blocks signals, also `SIGCANCEL`, so the thread cannot be cancelled meanwhile.
     pub fn new() -> Self {
         Self::except(&[SIGSETXID])
     }

@@ -1,4 +1,4 @@
-//! Reads memory at addresses at which nothing may be mapped.
+//! Reads memory at addresses that may be unmapped.
 
 use std::ffi::{c_long, c_void};
 
@@ -14,7 +14,8 @@ pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
     match syscall!(call, process_id(), &raw const local, 1, &raw const remote, 1, 0) {
         Ok(count) => count as usize,
         Err(libc::EFAULT) => 0,
-        // The system call is forbidden (seccomp, Yama).
+        // Another error usually means that the system call is forbidden (by seccomp) or that the
+        // kernel does not have it.
         Err(_) => copy_through_proc(from, to),
     }
 }
@@ -28,7 +29,8 @@ fn copy_through_proc(from: usize, to: &mut [u8]) -> usize {
 /// Types for which any bytes are a valid value.
 ///
 /// # Safety
-/// The type must consist of integers, raw pointers, and functions that may be null.
+/// The type must consist of integers, raw pointers, and function pointers that may be null
+/// (`Option<fn()>`).
 pub unsafe trait AnyBytes: Copy {}
 
 // SAFETY: any bytes are a valid integer.

@@ -83,7 +83,8 @@ impl Drop for Memory {
     }
 }
 
-/// The thread's counters, if the run has any and they can be opened.
+/// The thread's counters. They are closed if the run has no counters or the budget 0, or if opening
+/// them failed.
 pub(super) struct Counters {
     counters: ThreadCounters<'static>,
     pub(super) are_open: bool,
@@ -129,8 +130,9 @@ impl Drop for Counters {
     }
 }
 
-/// The data for choosing calls at random in a run with a budget. The addresses that an earlier
-/// state of the thread has reserved are reused.
+/// The data for choosing calls at random in a run with a budget (a limit for the cost of
+/// recording). If an earlier state of the thread has reserved an address range for its table of
+/// counts, the range is reused.
 pub(super) struct TakenDraws<'a> {
     pub(super) draws: Draws,
     memory: &'a Memory,
@@ -165,8 +167,8 @@ impl<'a> TakenDraws<'a> {
 
     pub(super) fn keep(self) -> Draws {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: `ManuallyDrop` keeps `this` from being dropped, so the draws still have a single
-        // owner.
+        // SAFETY: `ManuallyDrop` keeps `this` from being dropped, so the value in `draws` still has
+        // a single owner.
         unsafe { std::ptr::read(&raw const this.draws) }
     }
 }
@@ -176,7 +178,7 @@ impl Drop for TakenDraws<'_> {
         if self.memory.is_fresh {
             self.draws.unmap();
         } else {
-            // The earlier state gets the addresses back.
+            // The earlier state keeps the reserved address range.
             // SAFETY: memory that is not fresh contains the thread's earlier state, which is
             // detached.
             unsafe { put_in_words(&raw mut (*self.memory.at).draws, &self.draws) };
@@ -186,7 +188,8 @@ impl Drop for TakenDraws<'_> {
 
 /// Writes a value word by word. For a large value, a plain write would call `memmove`.
 /// ThreadSanitizer in the host would see this call, and would report a race with the thread that
-/// had this memory before, because it does not see the agent's system calls in between.
+/// had this memory before. The reason is that it does not see the agent's system calls, which unmap
+/// and map memory in between.
 ///
 /// # Safety
 /// `to` must be valid for writes.

@@ -9,47 +9,51 @@
 //!
 //! Each export (recorded function) pays for itself: timing may take `share` of the time of the
 //! export's calls. So one in *period* of its calls is timed, where the period is cost / (share ·
-//! mean duration). The share is the budget, minus the cost of everything that is not chosen at
-//! random (calls that are only counted, clock records, flushes), and minus a part of the debt. The
-//! debt is the time by which recording has exceeded the budget up to now, for example because the
-//! thread was attached. The share depends only on the past, so the estimates from the timed calls
+//! mean duration). The share is a part of the budget ([`MARGIN`]) minus two amounts, but not less
+//! than a minimum ([`LEAST`]). One is the cost of everything that is not chosen at random (calls
+//! that are only counted, clock records, flushes). The other is a part of the debt. The debt is the
+//! time by which recording has exceeded the budget up to now, for example because attaching the
+//! thread takes long. The share depends only on the past, so the estimates from the timed calls
 //! stay unbiased.
 //!
-//! All costs are in ticks of the run's clock. They are estimates: the recorder measures its own
-//! time, including its own cache misses, but not the time that the program loses because its data
-//! was displaced from the caches. So the share aims below the budget ([`MARGIN`]).
+//! All costs are in ticks of the run's clock. They are estimates. The recorder measures its own
+//! time, including its own cache misses. It does not measure the time that the program loses
+//! because its data was displaced from the caches. For this reason, a part of the budget is left
+//! unused ([`MARGIN`]).
 
-/// The first calls of an export on a thread, up to this number, are all timed, unless the budget is
-/// 0.
+/// The first calls of an export (recorded function) on a thread, up to this number, are all timed,
+/// unless the budget is 0.
 pub const FIRST_TIMED: u64 = 8;
 /// In the first calls of an export on a thread, up to this number, counters are read, unless the
 /// budget is 0.
 pub const FIRST_COUNTED: u64 = 2;
-/// The longest period: on average, at least one call in this many is drawn.
+/// The longest period: on average, at least one call in this many is drawn (chosen to be timed).
 pub const LONGEST: u32 = 1 << 24;
 /// The part of the budget that the account tries to use.
 const MARGIN: f64 = 0.8;
 /// At least this part of the budget is used for timing, so that some calls are timed even on a
 /// thread that has exceeded the budget.
 const LEAST: f64 = 1.0 / 32.0;
-/// The part of the remaining budget that is used to watch runs of models ([`super::watch`]).
+/// The part of the remaining budget (`Account::left`) that is used to watch runs of models. In a
+/// watched run, the host announces each call ([`super::watch`]).
 const WATCHING: f64 = 0.5;
 /// At least this part of the time of a model's runs is used to watch them.
 const LEAST_WATCHING: f64 = 1e-4;
 /// The longest period for runs of models: on average, at least one run in this many is watched.
 pub const MOST_RUNS: u32 = 1 << 14;
-/// The shortest processor time within which a debt is paid back. A debt is usually paid back within
-/// a quarter of the thread's processor time up to now.
+/// The shortest processor time within which a debt is paid back. Usually, the time for paying back
+/// a debt is a quarter of the processor time that the thread has used up to now.
 const SHORTEST_HORIZON_NS: f64 = 20e6;
 const WEIGHT: f64 = 1.0 / 16.0;
 
-/// The part of a cold bracket's cost that the recorder cannot measure, as a multiple of the
-/// measured additional time of a cold bracket compared with a warm one. (A bracket is cold if its
-/// code and data are not in the caches.) This part consists of mispredicted jumps before the first
-/// clock read and after the last one, and of cache lines that the program must fetch again.
-/// Measured with a transformer (134 calls in 200 µs): if one call in nine was timed, a timed call
-/// cost 274 ns, of which the recorder measured 93 ns. If three in four were timed, it cost 67 ns,
-/// of which the recorder measured 42 ns. A warm bracket takes 35 ns.
+/// A bracket (the recorder's work before and after a call) is cold if its code and data are not in
+/// the caches. The recorder can measure only a part of the additional cost of a cold bracket. This
+/// is the other part, as a multiple of the measured one. The other part consists of mispredicted
+/// jumps before the first clock read and after the last one, and of cache lines that the program
+/// must fetch again. The multiple was measured with a transformer (134 calls in 200 µs). If one
+/// call in nine was timed, a timed call cost 274 ns, of which the recorder measured 93 ns. If three
+/// in four were timed, it cost 67 ns, of which the recorder measured 42 ns. A warm bracket takes 35
+/// ns.
 const UNSEEN: f64 = 3.0;
 
 /// A cost that is measured repeatedly: its running mean, and its smallest value, which is regarded
@@ -71,7 +75,7 @@ impl Cost {
         self.mean + UNSEEN * (self.mean - self.least).max(0.0)
     }
 
-    /// Adds a measurement, during which the recorder may have been interrupted. So it counts as at
+    /// Adds a measurement. The recorder may have been interrupted during it, so it counts as at
     /// most four times the mean plus 16 ticks.
     #[inline(always)]
     pub fn measured(&mut self, ticks: u64) {
@@ -93,15 +97,16 @@ pub struct Account {
     /// Cost of a clock record, including the update of the account.
     pub clock: Cost,
     timing: f64,
-    /// The time that was spent on clock records, flushes and the like, whether calls are timed or
-    /// not.
+    /// The time that was spent on clock records and flushes, which are necessary whether calls are
+    /// timed or not.
     fixed: f64,
-    /// The time that was spent on calls that a stub only counts.
+    /// The time that was spent on calls that a stub (a short piece of code in front of the
+    /// function) only counts.
     counting: f64,
-    /// The time that was spent on other calls that are only counted: on ops that the host announces
-    /// one by one, and on calls in runs that are not watched.
+    /// The time that was spent on watching runs, and on other calls that are only counted (ops that
+    /// the host announces one by one, and calls in runs that are not watched).
     telling: f64,
-    /// Number of the calls in `telling`.
+    /// Number of the counted calls whose cost is in `telling`.
     told: u64,
     /// The time that was spent on attaching the thread.
     attaching: f64,
@@ -160,21 +165,22 @@ impl Account {
         self.told += 1;
     }
 
-    /// Counts an announced op that is only counted, in a run of a model for which the additional
-    /// time of watching is measured. That time contains the op's cost.
+    /// Counts an announced op that is only counted, in a watched run of a model. The op's cost is a
+    /// part of the run's cost ([`Account::add_run`]).
     #[inline(always)]
     pub fn add_told_in_watched(&mut self) {
         self.told += 1;
     }
 
-    /// Adds the cost of a run of a model, in ticks. `calls` is the number of calls that were
-    /// counted without being announced.
+    /// Adds the cost of recording a run of a model, in ticks. `calls` is the number of calls that
+    /// were counted without being announced.
     pub fn add_run(&mut self, calls: u64, ticks: f64) {
         self.told += calls;
         self.telling += ticks;
     }
 
-    /// Returns the number of only counted calls that no stub counted, and their cost in ns.
+    /// Returns the number of the calls that were only counted, but not by a stub, and their cost in
+    /// ns.
     pub fn told(&self) -> (u64, u64) {
         (self.told, (self.telling / self.ticks_per_ns) as u64)
     }
@@ -183,8 +189,9 @@ impl Account {
         self.timing + self.fixed + self.counting + self.telling + self.attaching
     }
 
-    /// Called when the thread ends, with the number of calls that were only counted. Before this,
-    /// the account lacks the calls after the last timed call of each export.
+    /// Computes the cost of counting from the number of all calls that were only counted. Called
+    /// when the thread ends. Until then, the account lacks the calls after the last timed call of
+    /// each export.
     pub fn end(&mut self, only_counted: u64) {
         let counting = only_counted.saturating_sub(self.told);
         self.counting = counting as f64 * self.only_counted.ticks();
@@ -198,8 +205,8 @@ impl Account {
         self.attaching += ns as f64 * self.ticks_per_ns;
     }
 
-    /// Computes again how much of the time may be spent on timing. `cpu_ns` is the thread's
-    /// processor time since it began to attach.
+    /// Computes again which parts of the calls' time may be spent on timing and on reading
+    /// counters. `cpu_ns` is the thread's processor time since it began to attach.
     pub fn update_share(&mut self, cpu_ns: u64, counts: bool) {
         self.divide(cpu_ns as f64, counts);
     }
@@ -219,10 +226,10 @@ impl Account {
     }
 
     /// Returns the period with which the calls of an export are timed from now on. `timed` is the
-    /// number of its timed calls, and `ticks` their total time. `current` is the present period; it
-    /// is kept if it is not much too long, because fewer different periods make better estimates.
-    /// If one in `watched` runs of the model is watched, the period refers to the calls in watched
-    /// runs.
+    /// number of its timed calls, and `ticks` their total time. The present period `current` is
+    /// kept if it is long enough and less than twice as long as wanted, because fewer different
+    /// periods make better estimates. If one in `watched` runs of the model is watched, the period
+    /// refers to the calls in watched runs.
     #[inline(always)]
     pub fn period(&self, timed: u64, ticks: u64, current: u32, watched: u32) -> u32 {
         if timed < FIRST_TIMED {
@@ -288,14 +295,16 @@ mod tests {
 
     #[test]
     fn an_export_pays_for_itself() {
-        // Timing may take 80 % of 10 % of the time. For a call of 1,000 ns, that is 80 ns: one call
-        // in 1.25, rounded up to 2. For a call of 100 ns, it is 8 ns: one call in 12.5, rounded up
-        // to 16. Calls of 10,000 ns can all be timed.
+        // Timing a call costs 100 ns, and timing may take 80 % of 10 % of the time. For a call of
+        // 1,000 ns, that is 80 ns: one call in 1.25 can be timed, rounded up to 2. For a call of
+        // 100 ns, it is 8 ns: one call in 12.5, rounded up to 16. Calls of 10,000 ns can all be
+        // timed.
         let account = account(0.1, false);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 2);
         assert_eq!(account.period(1_000, 100_000, 1, 1), 16);
         assert_eq!(account.period(1_000, 10_000_000, 1, 1), 1);
-        // A period that is not much too long is kept.
+        // The wanted period is 12.5. The current period is kept if it is long enough and less than
+        // twice as long as wanted.
         assert_eq!(account.period(1_000, 100_000, 24, 1), 24);
         assert_eq!(account.period(1_000, 100_000, 32, 1), 16);
         assert_eq!(account.period(FIRST_TIMED - 1, 7, 1, 1), 1);
@@ -306,7 +315,8 @@ mod tests {
     fn counters_have_half_of_the_share() {
         // Half of 8 % of 1,000 ns is 40 ns. Timing a call costs 100 ns, so one call in 2.5 is
         // timed, rounded up to 3. Reading counters costs 1,000 ns more, so they can be read in one
-        // call in 25. That is one in 25 / 3 = 8.3 of the timed calls, rounded up to 12.
+        // call in 25. Every third call is timed, so this is one in 25 / 3 = 8.3 of the timed calls,
+        // rounded up to 12.
         let account = account(0.1, true);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
         assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);
@@ -321,8 +331,8 @@ mod tests {
         let account = account(0.1, false);
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), 64);
         assert_eq!(account.runs_per_watched(100.0, 24_000.0, 180.0, 1), 1);
-        // Nothing is left, so 1/32 of the budget is used: 75 ticks. Half of that is 37.5 ticks: one
-        // run in 1,147, rounded up to 1,536.
+        // The recorder's 2,000 ticks leave nothing of the budget, so 1/32 of the budget is used: 75
+        // ticks. Half of that is 37.5 ticks: one run in 1,147, rounded up to 1,536.
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 2_000.0, 1), 1_536);
         let none = super::Account::new(0.0, 1.0, 0, false);
         assert_eq!(none.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), MOST_RUNS);
@@ -331,8 +341,9 @@ mod tests {
     #[test]
     fn what_was_spent_too_much_is_paid_back() {
         let mut account = account(0.1, false);
-        // Attaching took 5 ms of the first 10 ms of processor time: 4.2 ms too much, which must be
-        // paid back within 20 ms. So the smallest part is left: 1/32 of 10 %.
+        // Attaching took 5 ms of the first 10 ms of processor time. 0.8 ms were allowed, so 4.2 ms
+        // must be paid back within 20 ms. This leaves only the smallest part for timing: 1/32 of 10
+        // %.
         account.add_attaching(5_000_000);
         account.update_share(10_000_000, false);
         // 100 / (0.003125 · 1,000) = 32
@@ -360,8 +371,8 @@ mod tests {
         assert!(cost.ticks() < 125.0, "{cost:?}");
         (0..200).for_each(|_| cost.measured(300));
         assert!((cost.ticks() - 300.0).abs() < 1.0, "{cost:?}");
-        // Half of the brackets are warm and take 100, the other half take 300. Three times the
-        // difference between mean and minimum is added ([`UNSEEN`]).
+        // Half of the brackets are warm and take 100 ticks, the other half take 300 ticks. Three
+        // times the difference between mean and minimum is added ([`UNSEEN`]).
         (0..400).for_each(|i| cost.measured(if i % 2 == 0 { 100 } else { 300 }));
         assert!((cost.ticks() - 500.0).abs() < 30.0, "{cost:?}");
     }

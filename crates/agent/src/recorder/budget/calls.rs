@@ -1,5 +1,5 @@
-//! Begins and ends the calls of a thread in a run with a budget: counts each call, and times those
-//! that are drawn (chosen at random).
+//! Begins and ends the calls of a thread in a run with a budget (a limit for the cost of
+//! recording): counts each call, and times those that are drawn (chosen at random).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,8 +19,8 @@ use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
 /// Counts a call, if possible. Returns true if the call must not be timed. Returns `None` if it was
-/// not counted, because the thread's table has no entry for the export or the thread is not
-/// attached.
+/// not counted, because the thread's table has no entry for the export (recorded function) or the
+/// thread is not attached.
 ///
 /// # Safety
 /// `thread` must be null or the calling thread's state.
@@ -33,7 +33,8 @@ pub(crate) unsafe fn is_only_counted(thread: *mut Thread, export: u32) -> Option
 }
 
 impl Thread {
-    /// Called after calibration. Until then, no call finds an entry in the table.
+    /// Begins to count calls. Called after calibration; until then, no call finds an entry in the
+    /// table.
     pub(crate) fn begin_draws(&mut self) {
         if !self.draws.is_on {
             return;
@@ -112,12 +113,12 @@ impl Thread {
     }
 
     /// Draws and opens a call that was counted and must be recorded. Returns false if it cannot be
-    /// recorded. Empty calls for calibration are not drawn, but go through the same code, so that
-    /// its cost is measured.
+    /// recorded. Calibration makes empty calls (of a function that does nothing). They are not
+    /// drawn, but go through the same code, so that its cost is measured.
     #[inline(always)]
     pub(super) fn open_drawn(&mut self, call: &NewCall) -> bool {
-        // A signal handler that has interrupted the recorder makes this call. Such calls are only
-        // counted.
+        // If `busy` is set, this call is made by a signal handler that has interrupted the
+        // recorder. Such calls are only counted.
         if self.busy.is_set() {
             return false;
         }
@@ -138,7 +139,8 @@ impl Thread {
         self.open(call, reads, drawn.as_ref())
     }
 
-    /// Called if a call cannot begin. Gives back its draw, and returns false.
+    /// Called if a call cannot begin. Gives back its draw (so that the next drawn call also
+    /// represents it), and returns false.
     #[cold]
     pub(crate) fn refuse(&self, open: Option<&DrawnCall>) -> bool {
         open.iter().for_each(|open| self.draws.give_back(open.export, &open.drawn));
@@ -189,7 +191,8 @@ impl Thread {
         self.draws.reading >> depth != 0
     }
 
-    /// Gives back the draw of an abandoned call, and closes its counters.
+    /// Gives back the draw of an abandoned call, and closes the thread's counters unless an outer
+    /// call still needs them.
     pub(crate) fn abandon_draw(&mut self, depth: usize) {
         if self.is_drawn(depth) {
             let DrawnCall { export, drawn, .. } = self.draws.open[depth % DEEPEST];
@@ -201,8 +204,8 @@ impl Thread {
         }
     }
 
-    /// Called after a call was recorded. Closes the counters that were open for it, and adds a
-    /// drawn call to the export's entry and to the account.
+    /// Called after a call was recorded. Closes the thread's counters unless an outer call still
+    /// needs them. If the call was drawn, adds it to its export's entry and to the account.
     #[inline(always)]
     pub(crate) fn finish_draw(&mut self, call: &Call, is_drawn: bool) {
         let depth = self.depth as usize;
@@ -288,7 +291,7 @@ impl Thread {
         self.draws.table.set_spent(Spent { cpu_ns, price_ns, told_calls, told_ns });
     }
 
-    /// Called when the thread ends. Adds the calls that were only counted to the account.
+    /// Called when the thread ends. Adds to the account the calls that were only counted.
     fn bill_counting(&mut self, counted: &CountsFrame) {
         let only_counted: u64 =
             counted.rows.iter().map(|row| row.calls.saturating_sub(row.timed)).sum();
@@ -298,7 +301,8 @@ impl Thread {
     }
 
     /// Called when the thread ends. Appends its counts to the profile. If that fails, the counts
-    /// stay in the pool, from which `counterpoint run` or `counterpoint report` collects them.
+    /// stay in the pool (memory that the processes of a run share), from which `counterpoint run`
+    /// or `counterpoint report` collects them.
     pub(crate) fn leave_draws(&mut self) {
         if !self.draws.is_on {
             return;
@@ -317,8 +321,8 @@ impl Thread {
     }
 }
 
-/// Measures the cost of counting a call, in ticks. The result is doubled, because in the loop,
-/// caches are warm and jumps are predicted.
+/// Measures the cost of counting a call, in ticks. The result is doubled, because calls of a
+/// program cost more: in this loop, caches are warm and jumps are predicted.
 #[cold]
 fn cost_of_counting(run: &Run) -> f64 {
     const CALLS: u32 = 256;

@@ -13,10 +13,10 @@
 //! | [`sampling`] | counts a call, and decides whether it is drawn |
 //! | [`calls`] | begins and ends calls that are drawn |
 //! | [`ops`] | ops whose host calls the agent even if they are only counted |
-//! | [`table`] | the thread's counts, in pages of the pool |
+//! | [`table`] | the thread's counts, in memory that `counterpoint run` shares with the processes of a run |
 //! | [`random`] | random numbers and gaps |
 //! | [`steps`] | handles hosts that announce their ops only in some steps of a program |
-//! | [`watch`] | counts calls in runs of a model whose calls are known, without announcements |
+//! | [`watch`] | counts the calls of a model's runs without announcements, if each run makes the same calls |
 //! | [`account`] | the cost of recording, and how much it may cost |
 //! | `replay` | tests: draws calls from recorded programs |
 //!
@@ -53,11 +53,11 @@
 //! A period depends only on calls before the gap for which it is used. Within such a gap, each call
 //! is drawn with the same probability, whatever the program did before. So estimates are unbiased,
 //! also for programs that repeat the same calls regularly. If a call was drawn but cannot be
-//! recorded, its draw is given back: the next drawn call then also represents this call.
+//! recorded, its draw is given back: the next drawn call also represents this call.
 //!
 //! To count a call and to decide whether it is drawn takes one increment and one comparison. The
-//! count is exact even if a signal handler interrupts the thread at any instruction. The number of
-//! calls between two drawn calls follows from the numbers of the two.
+//! count is exact even if a signal handler interrupts the thread at any instruction. Each call has
+//! a number, so the numbers of two drawn calls give the number of calls between them.
 //!
 //! An open performance counter slows down each context switch of its thread, even while it is
 //! disabled. With Linux 6.18, a switch takes 2.1 µs without counters, 3.1 µs with one open counter,

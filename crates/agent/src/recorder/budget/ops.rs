@@ -1,9 +1,11 @@
-//! Begins and ends the ops of hosts that announce them (virtual machines, PyTorch), in a run with a
-//! budget, and tasks (a parallel region's work on one thread) that are only counted.
+//! In a run with a budget (a limit for the cost of recording), begins and ends the ops of hosts
+//! that announce their ops (virtual machines, PyTorch). Also begins and ends tasks (the work of a
+//! parallel region on one thread) that are only counted.
 //!
-//! These hosts call the agent before and after each op, whether the op is recorded or not. So ops
-//! that are only counted are put on a separate stack. The recorder then recognises the end of such
-//! an op, and does not attribute its parallel regions to the op around it.
+//! These hosts call the agent before and after each op, whether the op is recorded or not. So the
+//! recorder has a list of the ops in progress that are only counted (the *stack of counted ops*).
+//! With this list, the recorder recognises the end of such an op, and does not attribute the op's
+//! parallel regions to an op around it.
 
 use std::ffi::c_void;
 
@@ -20,8 +22,8 @@ impl Thread {
         if !self.rehearsing {
             self.draws.look_at_step();
             let is_due = self.count_call(op.export);
-            // A signal handler that has interrupted the recorder makes this call. Such calls are
-            // only counted.
+            // If `busy` is set, this call is made by a signal handler that has interrupted the
+            // recorder. Such calls are only counted.
             if self.busy.is_set() {
                 return false;
             }
@@ -29,8 +31,9 @@ impl Thread {
             is_wanted = op.how.wants(is_due);
         }
         if is_wanted && op.ending == Ending::Held {
-            // For hosts that end their ops in any case, the brackets of recorded ops are not timed.
-            // The timing of the bracket's first half may have begun, so it ends here.
+            // For hosts that end their ops in any case, the recorder does not measure the brackets
+            // (its work before and after an op) of recorded ops. The measurement of the bracket
+            // before this op may already have begun, so it is ended here.
             self.counted_half_ends(BEFORE);
         }
         if is_wanted && self.open_drawn(op) {
@@ -96,8 +99,8 @@ impl Thread {
         })
     }
 
-    /// Begins a task that is only counted. Parallel regions inside of the task then belong to the
-    /// op `subject`, and are only counted as well. The task must be ended with
+    /// Begins a task that is only counted. Until the task ends, parallel regions inside of it
+    /// belong to the op `subject`, and are only counted as well. The task must be ended with
     /// [`Thread::end_counted_task`] and the same frame.
     #[inline(never)]
     pub(crate) fn begin_counted_task(&mut self, frame: usize, subject: *const c_void) {
@@ -114,8 +117,9 @@ impl Thread {
         }
     }
 
-    /// Adds the duration of the host's call of the agent before or after an op that is only
-    /// counted, if it was measured. Twice this duration is a measurement of what such an op costs.
+    /// Called at the end of the agent's work before ([`BEFORE`]) or after ([`AFTER`]) an op that is
+    /// only counted. If the duration of this work was measured, the account takes twice the
+    /// duration as a measurement of the cost of such an op.
     #[inline(always)]
     fn bill_counted_half(&mut self, half: usize) {
         if let Some(ticks) = self.counted_half_ends(half) {
@@ -124,8 +128,9 @@ impl Thread {
     }
 
     /// Returns the subject (the address of the adapter's description) of the innermost op in
-    /// progress, if this op is only counted. `at` is the index of the innermost recorded op, and
-    /// `frame` is a stack address of the caller.
+    /// progress that is only counted. If `at` is given, returns `None` unless the op is inside of
+    /// the recorded call with this index. `frame` is a stack address of the caller. It shows which
+    /// ops an exception has left.
     #[inline(always)]
     pub(crate) fn counted_op(&self, at: Option<usize>, frame: usize) -> Option<*const c_void> {
         let counted = self.draws.counted();
@@ -134,8 +139,8 @@ impl Thread {
         counted.iter().rev().find(alive).filter(inside).map(|op| op.subject)
     }
 
-    /// Returns how it is decided whether a region or a task inside of the recorded call with index
-    /// `at` is recorded.
+    /// Returns the rule that decides whether a region or a task inside of the recorded call with
+    /// the index `at` is recorded.
     pub(crate) fn like_call(&self, at: usize) -> How {
         if !self.is_drawn(at) {
             return How::Always;
@@ -158,8 +163,8 @@ impl Draws {
         }
     }
 
-    /// Removes the innermost op with this frame, and the ops inside of it. Returns whether there
-    /// was one.
+    /// Removes the innermost op that began at the stack address `frame` from the stack of counted
+    /// ops, and also the ops inside of that op. Returns whether there was such an op.
     fn take_counted(&mut self, frame: usize) -> bool {
         let found = self.counted().iter().rposition(|op| op.frame == frame);
         if let Some(at) = found {
@@ -175,7 +180,7 @@ impl Draws {
         }
     }
 
-    /// Forgets the ops inside of the call with index `depth`, which is over.
+    /// Forgets the counted ops inside of the recorded call with index `depth`, which has ended.
     #[inline(always)]
     pub(super) fn forget_inside(&mut self, depth: usize) {
         if self.counted_ops != 0 {

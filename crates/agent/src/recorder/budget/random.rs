@@ -4,8 +4,9 @@
 //! Calls that are drawn independently with the probability 1/p have gaps with the distribution
 //! P(gap > k) = (1 − 1/p)^k for k = 0, 1, …. Such a gap is ⌊c·E⌋ + 1, where E is exponentially
 //! distributed with mean 1 and c = −1 / ln(1 − 1/p), because P(c·E ≥ k) = e^(−k/c). Drawing a gap
-//! once is cheaper than a random decision for each call, and has the same effect: each call is drawn
-//! with the same probability, so estimates are unbiased for periodic programs, too.
+//! once is cheaper than a random decision for each call, and has the same effect: each call is
+//! drawn with the same probability. If every p-th call were drawn, a program whose calls repeat
+//! with the same period would bias the estimates. With random gaps, it does not.
 
 /// Wang Yi's wyrand. It has 64 bits of state, and needs one multiplication for each random number.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +15,8 @@ pub struct Random(u64);
 impl Random {
     /// Different seeds give unrelated sequences, even if they differ only a little.
     pub fn new(seed: u64) -> Self {
-        // The finalizer of splitmix64, because seeds are often close to each other.
+        // This is the finalizer of splitmix64. Seeds are often close to each other, and it mixes
+        // their bits.
         let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -31,7 +33,8 @@ impl Random {
     /// Returns true with the probability 1 / `period`; a period of 0 is treated as 1.
     #[inline(always)]
     pub fn one_in(&mut self, period: u32) -> bool {
-        // The upper half of the product is distributed nearly evenly over 0 to period − 1.
+        // The upper 64 bits of the product are an integer from 0 to period − 1, with nearly equal
+        // probabilities.
         period <= 1 || (u128::from(self.next()) * u128::from(period)) >> 64 == 0
     }
 
@@ -55,7 +58,7 @@ impl Random {
         let top = bits << zeros;
         let index = (top >> 56) as usize & (PIECES - 1);
         let m = (top >> 11) as f64 * (1.0 / (1u64 << 52) as f64);
-        // m = middle · (1 + r), |r| < 1/256; the error of the series is below 10^-10.
+        // m = middle · (1 + r), |r| < 1/256; the error of the series for ln(1 + r) is below 10^-10.
         let r = m * INVERSE[index] - 1.0;
         let ln_m = LN[index] + r * (1.0 - r * (0.5 - r * (1.0 / 3.0)));
         f64::from(zeros + 1) * std::f64::consts::LN_2 - ln_m
@@ -109,7 +112,8 @@ const SCALE: [f64; SMALL] = {
 fn scale(period: u32) -> f64 {
     match SCALE.get(period as usize) {
         Some(scale) => *scale,
-        // The first terms of a series. The next term is below 10^-6 of the result.
+        // These are the first terms of the series for −1 / ln(1 − 1/p). The next term is below
+        // 10^-6 of the result.
         None => f64::from(period) - 0.5 - 1.0 / (12.0 * f64::from(period)),
     }
 }
@@ -151,7 +155,7 @@ mod tests {
         (statistic, counts.len())
     }
 
-    /// The values of `scipy.stats.chi2.isf(1e-6, degrees)`.
+    /// Returns the value of `scipy.stats.chi2.isf(1e-6, degrees)`.
     fn critical(degrees: usize) -> f64 {
         const VALUES: [f64; 19] = [
             23.9281, 27.6310, 30.6648, 33.3768, 35.8882, 38.2583, 40.5218, 42.7009, 44.8109,
@@ -182,7 +186,8 @@ mod tests {
         }
     }
 
-    /// After a short gap, a long gap is as frequent as for independent gaps.
+    /// A gap does not depend on the gap before it: short and long gaps follow each other as often
+    /// as the product of their probabilities says.
     #[test]
     fn gaps_are_independent() {
         let mut random = Random::new(11);

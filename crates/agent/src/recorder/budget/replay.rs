@@ -1,16 +1,18 @@
 //! Replays calls that a program has made, and draws (chooses at random) some of them, as a thread
-//! does in a run with a budget. The test compares the confidence intervals of the estimated totals
-//! with the true totals of the same calls. So differences between runs of the program play no role.
+//! does in a run with a budget (a limit for the cost of recording). The test compares the
+//! confidence intervals of the estimated totals with the true totals of the same calls. So
+//! differences between runs of the program play no role.
 //!
 //! ```text
 //!  recording ─► calls of each thread ─► Draws, with another seed each time ─► Strata ─► interval
 //!                     └─► totals of each op ────────────────────────────────────────────► holds it?
 //! ```
 //!
-//! A recording is a text. Each line is a call, in the order in which its thread began its calls:
-//! the thread's number, the op's number, the time in ns from the end of the thread's previous call
-//! to the start of this one, the call's duration in ns, and optionally the value of a counter.
-//! `benches/budget_intervals.py` makes such texts.
+//! A recording is a text. Each line is a call. The calls of a thread are in the order in which they
+//! began. A line contains the thread's number, the op's number, two times in ns, and optionally the
+//! value of a counter. The first time is the gap between the end of the thread's previous call and
+//! the start of this call. The second is the call's duration. `benches/budget_intervals.py` makes
+//! such texts.
 //!
 //! If `COUNTERPOINT_TEST_RECORDING` is set, the test replays that recording and writes its results
 //! to the file that `COUNTERPOINT_TEST_RESULT` names, as lines `NAME VALUE UNIT` (`cargo xtask
@@ -39,10 +41,10 @@ const REPLAYS: u64 = 100;
 /// Longer gaps between two calls are reduced to this length in ns: the thread is assumed to have
 /// waited, and waiting takes no processor time.
 const LONGEST_GAP: u64 = 50_000;
-/// The cost of attaching a thread, in ns.
+/// An assumption: attaching a thread to the recorder takes this time in ns.
 const ATTACHING: u64 = 200_000;
-/// Assumptions: the cost in ns of a record of the thread's clocks and of handing over a page, and
-/// the number of records in a page.
+/// Further assumptions: the cost in ns of a record of the thread's clocks, the cost in ns of
+/// handing over a full page (memory block) of records, and the number of records on a page.
 const CLOCK_RECORD: f64 = 500.0;
 const PAGE: f64 = 15_000.0;
 const RECORDS: u64 = 12_000;
@@ -77,7 +79,7 @@ impl Recording {
     }
 
     /// Returns the sum of `value` over all calls of an op, or `None` if `value` returns `None` for
-    /// one.
+    /// one of these calls.
     fn truth(&self, op: usize, value: impl Fn(&Made) -> Option<u64>) -> Option<u64> {
         self.threads.iter().flatten().filter(|made| made.op == op).map(value).sum()
     }
@@ -87,7 +89,7 @@ impl Recording {
     }
 }
 
-/// The knowledge about the calls of an op on one thread after some of them were drawn.
+/// What is known about the calls of an op on one thread after some of these calls were drawn.
 #[derive(Clone, Default)]
 struct Unit {
     calls: u64,
@@ -100,7 +102,7 @@ struct Unit {
 
 /// Replays the calls of a thread. Returns what is known about each op afterwards.
 fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Vec<Unit> {
-    // SAFETY: an entry consists of integers, for which zeros are values.
+    // SAFETY: an entry consists of integers, so all-zero bytes are a valid entry.
     let mut entries: Vec<Entry> = (0..ops).map(|_| unsafe { std::mem::zeroed() }).collect();
     let mut units = vec![Unit::default(); ops];
     let mut draws = Draws::off(std::ptr::null_mut());
@@ -111,8 +113,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     draws.account.only_counted = Cost::new(2.0);
     draws.account.add_attaching(ATTACHING);
     draws.account.update_share(ATTACHING, counts);
-    // The recorder's measurements of its own cost vary. This noise has its own generator, so that
-    // it does not use up the numbers with which calls are drawn.
+    // The recorder's measurements of its own cost vary. A second generator imitates this variation,
+    // so that it does not change the random numbers with which calls are drawn.
     let mut noise = Random::new(!seed);
     let (mut now, mut records) = (ATTACHING, 0);
     for made in made {
@@ -140,7 +142,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
                 }
                 None => unit.counter.skip(1),
             }
-            // A timed call costs 40 to 103 ns. Counters cost another 1.1 to 1.6 µs.
+            // Timing a call is assumed to cost the recorder 40 to 103 ns, and reading counters
+            // another 1.1 to 1.6 µs.
             let own = 40 + noise.next() % 64 + if read { 1_100 + noise.next() % 512 } else { 0 };
             draws.add(&open, made.duration, read, (open.begun != 0).then_some(own));
             records += 1;
@@ -172,7 +175,8 @@ struct Judged {
     /// The sums of the relative errors of the estimates, and of their squares.
     error: f64,
     squares: f64,
-    /// The number of calls that were timed, or whose counter was read.
+    /// The number of calls that were timed (for durations) or whose counter was read (for the
+    /// counter), in all replays with an estimate.
     known: u64,
     /// The sum of the half lengths of the intervals, relative to the true value.
     half: f64,
@@ -269,7 +273,8 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
 /// total, and the estimates for each op are right on average. The seeds are fixed.
 ///
 /// The 90 % refer to all ops of a program together. They need not hold for a single op with few
-/// calls: if one call took a tenth of the op's time, a sample without this call cannot show that.
+/// calls. For example, if one call took a tenth of the op's time, a sample without this call cannot
+/// show that.
 #[test]
 fn intervals_hold_the_totals_of_recorded_programs() {
     if let Some(path) = std::env::var_os("COUNTERPOINT_TEST_RECORDING") {
@@ -293,7 +298,8 @@ fn intervals_hold_the_totals_of_recorded_programs() {
                 let (held, missed) = (sum(|one| one.held), sum(|one| one.missed));
                 let what = format!("{name}, budget {budget}, {what}: {held} held, {missed} missed");
                 assert!(held >= 9 * missed, "{what}: {all:?}");
-                // The recordings are short, so most estimates have no interval.
+                // The recordings are short, so most estimates have no interval. So the bias is
+                // computed from all estimates, with or without an interval.
                 let always = all.iter().filter(|one| one.silent == 0 && one.estimates() > 0.0);
                 let biases: Vec<f64> = always.map(Judged::bias).collect();
                 assert!(biases.iter().all(|bias| bias.abs() < 5.0), "{what}: {biases:?}");

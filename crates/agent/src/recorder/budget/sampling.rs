@@ -1,5 +1,5 @@
-//! The data of a thread that is needed to draw calls (to choose the calls that are timed): its
-//! table, its account, and its drawn calls in progress.
+//! The data with which a thread draws calls (chooses the calls that are timed): its table, its
+//! account, and its drawn calls in progress.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,37 +15,38 @@ use crate::os::sys;
 use crate::process::part::Process;
 use crate::state::run::Run;
 
-/// The largest depth of nested calls. It is a power of two, so that `at % DEEPEST` takes one
-/// instruction and is an index that the compiler need not check.
+/// The largest number of nested calls that a thread records. It is a power of two, so that the
+/// operation `at % DEEPEST` takes one instruction, and its result is an index that the compiler
+/// need not check.
 pub(crate) const DEEPEST: usize = 32;
 
 const _: () = assert!(DEEPEST.is_power_of_two());
 
-/// After the first timed calls of an export, one timed call in this many is used to measure the
-/// cost of timing. Must be a power of two.
+/// After the first timed calls of an export (recorded function), one timed call in this many is
+/// used to measure the cost of timing. Must be a power of two.
 const MEASURE_EVERY: u64 = 64;
 
-/// How it is decided whether a counted call is timed.
+/// The rule that decides whether a counted call is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Drawn at random. This is the usual way.
     Due,
-    /// Drawn at random, in a run of the model that was watched with the probability 1 divided by
-    /// this number.
+    /// Drawn at random, in a *watched* run of the model: the host announces each call of this run.
+    /// The run was chosen with the probability 1 divided by this number.
     Watched(u32),
-    /// Drawn at random, in a step of the program that was chosen to be announced with the
-    /// probability 1 divided by this number.
+    /// Drawn at random, in a step of the program whose ops the host announces. The step was chosen
+    /// with the probability 1 divided by this number.
     Seen(u32),
     /// Timed in any case, because it is inside of an open call of the same export. Its record
     /// contains the export's present period.
     Within,
     /// Timed in any case, so its period is 1.
     Always,
-    /// Timed in any case, in a run of the model that was watched with the probability 1 divided by
-    /// this number.
+    /// Timed in any case, in a watched run of the model ([`Self::Watched`]). The run was chosen
+    /// with the probability 1 divided by this number.
     AlwaysWatched(u32),
-    /// Timed because the call around it is timed, which was drawn with these numbers. The second
-    /// field says whether the counters of the inner call are read.
+    /// Timed because the call around it is timed. That outer call was drawn with these numbers. The
+    /// second field says whether the counters of the inner call are read.
     Like(Drawn, bool),
     /// Only counted, because the call around it is only counted.
     Never,
@@ -70,7 +71,7 @@ pub(crate) struct DrawnCall {
     /// Time in ticks at which the recorder began to work for the call; 0 if its cost is not
     /// measured.
     pub(super) begun: u64,
-    /// Whether the calls that were only counted before this one have already been added to the
+    /// Whether the cost of the calls that were only counted before this call is already in the
     /// account.
     pub(super) is_billed: bool,
 }
@@ -84,7 +85,7 @@ impl DrawnCall {
     };
 }
 
-/// The largest number of nested ops that are remembered while they are only counted. Parallel
+/// The largest number of nested ops that a thread remembers if they are only counted. Parallel
 /// regions of deeper ops are attributed to an op around them.
 pub(super) const MOST_COUNTED: usize = 32;
 
@@ -107,7 +108,8 @@ pub(super) struct OwnSteps {
     /// The step whose calls the thread has not added up yet, and its weight.
     pub(super) number: u64,
     pub(super) weight: u32,
-    /// The process's sums of sampled steps (number, weights, squares) when the thread attached.
+    /// The process's totals of the steps in the sample ([`super::steps`]) when the thread attached:
+    /// the number of steps, the sum of their weights, and the sum of the squared weights.
     pub(super) before: [u64; 3],
     /// Number of the thread's calls in the last step with calls.
     pub(super) calls: u64,
@@ -119,11 +121,11 @@ pub(crate) struct Draws {
     pub(super) entries: *mut Entry,
     /// Number of entries in the table; 0 if the thread does not count calls.
     pub(super) len: u32,
-    /// Whether the run has a budget.
+    /// Whether the run has a budget (a limit for the cost of recording).
     pub(super) is_on: bool,
-    /// Whether the budget is 0: no call is timed.
+    /// Whether the budget is 0, so that no call is timed.
     pub(super) only_counts: bool,
-    /// Whether the counters can be opened.
+    /// Whether the counters of the run can be opened for this thread.
     pub(super) counts: bool,
     /// Number of elements of `counted_stack` that are in use.
     pub(super) counted_ops: u32,
@@ -133,7 +135,8 @@ pub(crate) struct Draws {
     pub(super) account: Account,
     /// The thread's processor time when it began to attach, in ns.
     pub(super) began_ns: u64,
-    /// Total ticks that flushes had taken when the account was last updated.
+    /// Total ticks that flushes (handing over full pages of records) had taken when the account was
+    /// last updated.
     pub(super) flush_ticks: u64,
     pub(super) table: Table,
     pub(super) steps: OwnSteps,
@@ -145,8 +148,9 @@ pub(crate) struct Draws {
 /// time.
 #[inline(always)]
 pub(crate) fn count(entry: &Entry) -> bool {
-    // The increment is one instruction, so that no count is lost if a signal handler makes a call
-    // in between. It needs no lock prefix, because only this thread writes to the entry.
+    // The increment is one instruction. So no count is lost if a signal handler interrupts the
+    // thread here and makes a call of the same export. The instruction needs no lock prefix,
+    // because only this thread writes to the entry.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction increments `entry.calls`, an atomic that only this thread writes to.
     unsafe {
@@ -161,7 +165,7 @@ pub(crate) fn count(entry: &Entry) -> bool {
 /// call does not change.
 pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
     let next = entry.next.load(Ordering::Relaxed);
-    // 0 means that every call is due, and `u64::MAX` that none will be.
+    // If `next` is 0, every call is due. If it is `u64::MAX`, no call will be.
     if next != u64::MAX && next != 0 {
         entry.next.store(next.saturating_add(calls), Ordering::Relaxed);
     }
@@ -191,8 +195,9 @@ impl Draws {
         }
     }
 
-    /// Prepares a thread for a run with a budget. `counts` says whether counters can be opened.
-    /// `began_ns` is the thread's processor time when it began to attach.
+    /// Prepares a thread for a run with a budget. `counts` says whether the counters of the run can
+    /// be opened for this thread. `began_ns` is the thread's processor time when it began to
+    /// attach.
     ///
     /// # Errors
     /// The errors of [`Table::make`].
@@ -252,8 +257,9 @@ impl Draws {
         let timed = entry.timed.load(Ordering::Relaxed);
         let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
         let begun = if is_measured { clock.begin() } else { 0 };
-        // A signal handler can draw a call at any instruction. With the exchange, only one of the
-        // two calls represents the calls since the last drawn one.
+        // A signal handler can draw a call at any instruction. If it has drawn a call of the same
+        // export, the compare-and-exchange fails, so that no two records represent the same earlier
+        // calls.
         let order = Ordering::Relaxed;
         entry.drawn.compare_exchange(before, number, order, order).ok()?;
         let mut skipped = number - 1 - before;
@@ -261,8 +267,8 @@ impl Draws {
             skipped += entry.carried.swap(0, Ordering::Relaxed);
         }
         if let How::Always | How::AlwaysWatched(_) | How::Like(..) = how {
-            // Every later call of the export is due, because the decision about it does not depend
-            // on its number.
+            // The export's next call is made due, so that its number does not exclude it: its rule
+            // (`how`) alone decides whether it is timed.
             entry.period.store(1, Ordering::Relaxed);
             entry.next.store(number + 1, Ordering::Relaxed);
             let (of, reads) = match how {
@@ -278,11 +284,11 @@ impl Draws {
             _ => 1,
         };
         let ticks = entry.ticks.load(Ordering::Relaxed);
-        // Until the first gap is drawn, every call is due.
+        // The period is 0 until the first gap is drawn, and every call is due until then.
         let period = entry.period.load(Ordering::Relaxed).max(1);
         let mut new = period;
-        // A short period is computed only for every eighth timed call, because the division takes
-        // time.
+        // If `watched` is 1, a period of at most 8 is computed anew only for every eighth timed
+        // call, because the division takes time.
         if timed & 7 == 0 || period > 8 || watched > 1 {
             new = match how {
                 How::Within => 1,
@@ -310,8 +316,8 @@ impl Draws {
         self.open[at % DEEPEST] = *open;
     }
 
-    /// Gives back the draw of a call that gets no record. The call, and the calls that it
-    /// represented, are then treated like calls that were only counted.
+    /// Gives back the draw of a call that gets no record. From then on, the call and the calls that
+    /// it represented are treated like calls that were only counted.
     pub(super) fn give_back(&self, export: u32, drawn: &Drawn) {
         if let Some(entry) = self.entry(export) {
             entry.carried.fetch_add(drawn.skipped + 1, Ordering::Relaxed);
@@ -344,15 +350,16 @@ impl Draws {
         self.open[at % DEEPEST].drawn
     }
 
-    /// Forgets all open calls, after calibration. Returns whether counters are open for one of
-    /// them.
+    /// Called after calibration. Forgets the ops that are only counted, and which open calls read
+    /// counters. Returns whether the counters are still open, because such a call has not ended.
     pub(crate) fn forget_calls(&mut self) -> bool {
         self.counted_ops = 0;
         std::mem::take(&mut self.reading) != 0
     }
 
-    /// Stops using the table, and leaves its pages in the pool. Called in a forked child, where the
-    /// table belongs to the parent, and when the session of the thread's state has ended.
+    /// Stops using the table, and leaves its pages in the pool (memory that `counterpoint run`
+    /// shares with the processes of a run). Called in a forked child, where the table belongs to
+    /// the parent, and when the recording to which the thread's state belongs has ended.
     pub(crate) fn part(&mut self) {
         (self.entries, self.len) = (std::ptr::null_mut(), 0);
         self.table.part();

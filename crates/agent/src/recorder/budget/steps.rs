@@ -1,10 +1,11 @@
 //! Handles programs whose host announces its ops only in some *steps* of the program (such as
-//! iterations of a training loop), in a run with a budget.
+//! iterations of a training loop), in a run with a budget (a limit for the cost of recording).
 //!
-//! If announcing ops alone would exceed the budget, the adapter removes the observer, to which the
-//! host announces its ops, for whole steps, which are chosen at random. Calls in a step without the
-//! observer (a step that is *away*) are not seen. Each thread computes how many calls of each
-//! export there are on average in a seen step, and adds as many for each step that was away:
+//! If announcing ops alone would exceed the budget, the adapter removes the observer (to which the
+//! host announces its ops) for whole steps, chosen at random. Calls in a step without the observer
+//! (a step that is *away*) are not seen. Each thread computes how many calls of each export
+//! (recorded function) there are on average in a seen step, and adds as many for each step that was
+//! away:
 //!
 //! ```text
 //!  adapter   step ends, next one drawn ─► Totals, number and weight of the step that begins
@@ -21,18 +22,19 @@ use record::counts::steps::Steps;
 
 use super::sampling::{Draws, OwnSteps, count_unwatched};
 
-/// Changes whenever a step begins or is cut; 0 if the process has no steps.
+/// Changes whenever a step begins or is cut ([`Step::Cut`]); 0 if the process has no steps.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// The weight of the step in progress in the sample of seen steps (it represents so many steps); 0
-/// if it is not in the sample.
+/// The number of steps that the step in progress represents (its weight in the sample of seen
+/// steps); 0 if the step is not in the sample.
 static WEIGHT: AtomicU32 = AtomicU32::new(0);
-/// Stored instead of a weight after a step was cut ([`Step::Cut`]).
+/// Stored in `WEIGHT` instead of a weight after a step was cut ([`Step::Cut`]).
 const OF_CUT: u32 = u32::MAX;
 /// Whether the host does not announce its ops at present.
 static IS_AWAY: AtomicU32 = AtomicU32::new(0);
 
-/// Totals of the process, which only grow: the number of ended steps in the sample, the sums of
-/// their weights and squared weights, and the number of steps that were away.
+/// Totals of the process, which only grow. The first three are about the ended steps in the sample:
+/// their number, the sum of their weights, and that of their squared weights. The last one is the
+/// number of steps that were away when they began, including the step in progress.
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static WEIGHTS: AtomicU64 = AtomicU64::new(0);
 static SQUARES: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +48,7 @@ pub enum Step {
     /// Announced. The step is in the sample with this weight.
     Sampled(u32),
     Away,
-    /// The step was away, but is announced from now on, because it takes too long.
+    /// The step was away, but took too long. So its ops are announced from now on.
     Cut,
 }
 
@@ -103,8 +105,8 @@ impl Draws {
         }
     }
 
-    /// If a new step has begun, adds up the thread's calls of the step before. Must be called
-    /// before a call is counted, because that call may be in the new step.
+    /// If a new step has begun or the step in progress was cut, adds up the thread's calls before
+    /// that. Must be called before a call is counted, because that call may be in the new step.
     #[inline(always)]
     pub(crate) fn look_at_step(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != self.steps.number {
@@ -181,8 +183,8 @@ impl Draws {
     }
 
     /// Returns the period of seen steps: the ops of one step in so many are announced. A step that
-    /// is away takes `without` ns, and a seen step takes `more` ns longer. `own` is the recorder's
-    /// cost of any step, in ns.
+    /// is away takes `without` ns, and a seen step takes `more` ns longer. Each step, seen or not,
+    /// costs the recorder `own` ns.
     pub(crate) fn steps_per_seen(&self, more: f64, without: f64, own: f64, current: u32) -> u32 {
         self.account.runs_per_watched(more, without, own, current)
     }
@@ -215,7 +217,7 @@ fn add_step_to(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
     let of_step = calls.saturating_sub(entry.before_step.load(order));
     if ended == OF_CUT {
         // A cut step counts as a step that was away. The calls that were counted after the cut are
-        // subtracted from the estimate.
+        // subtracted from the estimate, but at most the mean number of calls per step.
         let in_cut = &entry.in_cut;
         let mean = entry.sum.load(order).checked_div(weights).unwrap_or(0);
         in_cut.store(in_cut.load(order).saturating_add(of_step.min(mean)), order);
@@ -243,7 +245,7 @@ mod tests {
     use super::*;
 
     fn entry() -> Entry {
-        // SAFETY: an entry consists of integers, for which zeros are values.
+        // SAFETY: an entry consists of integers, so all-zero bytes are a valid entry.
         unsafe { std::mem::zeroed() }
     }
 
@@ -274,9 +276,10 @@ mod tests {
         // If the estimate becomes smaller, no calls are subtracted.
         add_step_to(&entry, 0, 6, 4);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
-        // The seventh step was cut, and 2 of its calls were counted. Seven steps have 26 calls
-        // (11/3 · 7, rounded), 4 more than six steps, so 2 calls are added. In the next cut step,
-        // 100 calls were counted, so none are added.
+        // The seventh step that was away was cut, and 2 of its calls were counted afterwards. Seven
+        // steps have 26 calls (11/3 · 7, rounded), 4 more than six steps. Of these 4 calls, 2 were
+        // counted, so the other 2 are added. In the next cut step, 100 calls were counted, more
+        // than estimated, so none are added.
         entry.calls.store(36, Ordering::Relaxed);
         add_step_to(&entry, OF_CUT, 7, 3);
         assert_eq!(numbers(&entry), [38, 11, 41, 24]);

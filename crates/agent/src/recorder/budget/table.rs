@@ -1,6 +1,7 @@
-//! The table in which a thread counts its calls, in a run with a budget. It consists of pages of
-//! the pool (memory that `counterpoint run` shares with the processes of the run), mapped at an
-//! address that does not change while the thread lives.
+//! The table in which a thread counts its calls, in a run with a budget (a limit for the cost of
+//! recording). It consists of pages of the pool (memory that `counterpoint run` shares with the
+//! processes of the run). The pages are mapped at an address that does not change while the thread
+//! lives.
 //!
 //! ```text
 //!  base ─┬─ header ─ entry ─ entry ─ …        pages of the pool
@@ -31,12 +32,12 @@ pub const MOST_EXPORTS: usize = 1 << 16;
 const RESERVED: usize =
     (TABLE_HEADER_BYTES + MOST_EXPORTS * size_of::<Entry>()).next_multiple_of(PAGE_BYTES);
 
-/// A thread's table. It is plain data, so that it can be copied with the thread's state.
+/// A thread's table. A table is plain data, so that it can be copied with the thread's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
     /// Start of the reserved address range; null if none is reserved yet.
     base: *mut u8,
-    /// Index of the first page in the pool.
+    /// The table's first page, as an index in the pool.
     first: usize,
     /// Number of pages; 0 if there is no table.
     pages: usize,
@@ -101,7 +102,7 @@ impl Table {
             }
         };
         let old = *self;
-        // SAFETY: `fresh` is mapped and has `pages` pages, and nobody else uses it. The magic
+        // SAFETY: `fresh` is mapped and has `pages` pages, and only this thread uses it. The magic
         // number is stored last, so a reader finds either no table or a whole one. For a short
         // time, a reader may find both tables of the thread. It then uses the larger numbers.
         unsafe {
@@ -137,7 +138,8 @@ impl Table {
             }
         }
         if let Err(errno) = sys::move_mapping(fresh, pages * PAGE_BYTES, self.base) {
-            // The thread continues with the old table. Nothing was counted in the new one.
+            // If there is an old table, the thread continues with it. Nothing was counted in the
+            // new one.
             // SAFETY: `fresh` is still mapped, because moving it failed.
             unsafe { (*fresh.cast::<TableHeader>()).magic.store(0, Ordering::Release) };
             if old.exists() {
@@ -195,17 +197,19 @@ impl Table {
         Reader::parse(bytes).ok().map(|table| table.frame())
     }
 
-    /// Maps private memory over the table, at the same address. Its pages stay in the pool
+    /// Maps private memory over the table, at the same address. The table's pages stay in the pool
     /// unchanged.
     pub fn part(&mut self) {
         let bytes = std::mem::take(&mut self.pages) * PAGE_BYTES;
         if bytes > 0 && sys::map_private_at(self.base as usize, bytes).is_err() {
-            // The table may belong to another process, whose memory must not be changed.
+            // The pages are still mapped and may belong to another process, so nothing may be
+            // written to them.
             crate::state::epoch::switch_off();
         }
     }
 
-    /// Gives the pages back to the pool. Their counts must have been appended to the profile.
+    /// Gives the table's pages back to the pool. The counts in the table must have been appended to
+    /// the profile before.
     pub fn release(&mut self, run: &Run) {
         if self.exists() {
             self.header().magic.store(0, Ordering::Release);

@@ -1,10 +1,10 @@
-//! Counts the calls in runs of a model without watching these runs, if recording has a budget. A
-//! run is *watched* if the host announces each of its calls to the recorder.
+//! Counts the calls in runs of a model without watching these runs, if recording has a budget (a
+//! limit for its cost). A run is *watched* if the host announces each of its calls to the recorder.
 //!
 //! A virtual machine announces each op, including ops that are only counted. If ops are short, the
-//! announcements alone take more than the budget. But many functions of models make the same calls
-//! in each run. The adapter can have a run of such a function made without announcements, and the
-//! recorder still counts the run's calls:
+//! announcements alone can take more than the budget. But many functions of models make the same
+//! calls in each run. The adapter can let such a function run without announcements, and the
+//! recorder still counts the calls of that run:
 //!
 //! ```text
 //!  run 1 2 3        watched: do they make the same calls?
@@ -12,11 +12,11 @@
 //!                   all others: the run is counted and drawn, and the known calls are counted with it
 //! ```
 //!
-//! Announcements make a watched run longer. So its duration is not recorded, unless all runs are
-//! watched.
+//! Announcements make a watched run longer. So the duration of a watched run is recorded only while
+//! all runs of the function are watched.
 //!
-//! If a watched run of a function makes other calls than the known ones, the function's later runs
-//! are all watched.
+//! If a watched run of a function does not make the known calls, the function's later runs are all
+//! watched.
 
 use model::Loss;
 
@@ -25,12 +25,12 @@ use crate::recorder::thread::Thread;
 
 /// Runs are left unwatched only after this many successive runs have made the same calls.
 const ALIKE: u32 = 3;
-/// After this many runs have failed, or made other calls than the run before, all runs of the
-/// function are watched.
+/// Until a function's calls are known, a run can fail or make other calls than the run before.
+/// After this many such runs, all runs of the function are watched.
 const MOST_DIFFERENT: u32 = 8;
 /// One in this many unwatched runs is timed. Must be a power of two.
 const TIME_EVERY: u32 = 16;
-/// The first runs without watching, up to this number, are all timed.
+/// The first unwatched runs, up to this number, are all timed.
 const FIRST_TIMED: u32 = 4;
 const WEIGHT: f64 = 1.0 / 8.0;
 
@@ -46,13 +46,14 @@ pub struct Pattern {
     hash: u64,
     /// Number of calls that the host announces in each watched run.
     told: u32,
-    /// The exports that are called in each run, and the number of calls of each.
+    /// The exports (recorded functions) that are called in each run, and the number of calls of
+    /// each.
     calls: Vec<(u32, u64)>,
     /// One run in `period` is watched; `left` is the number of runs until the next watched one.
     period: u32,
     left: u64,
-    /// In ticks: the mean duration of a run that is not watched; how much longer a watched run
-    /// takes; and the recorder's cost for a run that is not watched.
+    /// Three means, in ticks: the duration of a run that is not watched; how much longer a watched
+    /// run takes; and the recorder's cost for a run that is not watched.
     run_ticks: Mean,
     more_ticks: Mean,
     own_ticks: Mean,
@@ -77,7 +78,7 @@ impl Mean {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// All ops of the run are announced and recorded, as if this file did not exist.
+    /// All ops of the run are announced, and this module does nothing with them.
     Ordinary,
     /// The run is watched, and its calls must then be passed to [`Pattern::learn`].
     Learn,
@@ -119,7 +120,8 @@ impl Pattern {
 
     fn draw(&mut self, thread: &mut Thread) {
         let account = &thread.draws.account;
-        // The period grows step by step, because the first runs are slow.
+        // A new period is at most 2, or twice the last one. It is computed from measured runs, and
+        // the first runs are slow.
         let longest = self.period.saturating_mul(2).max(2);
         let (cost, run, own) = (self.more_ticks.0, self.run_ticks.0, self.own_ticks.0);
         let wanted = account.runs_per_watched(cost, run, own, self.period.max(1));
@@ -177,14 +179,15 @@ impl Pattern {
 
     /// Called after a run that was not watched. Counts the known calls for it. `ticks` contains the
     /// run's duration and the recorder's cost for it, if the run was timed. Returns the number of
-    /// calls that the host would have announced in a watched run; 0 if nothing was counted, because
-    /// the run failed or the thread now records into another part.
+    /// calls that the host would have announced in a watched run. Returns 0 if nothing was counted,
+    /// because the run failed or the thread now records into another part of the profile.
     pub fn count(&mut self, thread: &mut Thread, ticks: Option<(u64, u64)>, failed: bool) -> u32 {
         if self.serial != thread.serial {
             return 0;
         }
         if failed {
-            // An unknown part of the known calls was made, so none is counted.
+            // The failed run may have made only some of the function's calls, and it is unknown
+            // which. So none is counted.
             losses::lose(Loss::RunsUnlike, 1, 0);
             return 0;
         }

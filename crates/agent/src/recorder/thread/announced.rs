@@ -2,10 +2,12 @@
 //! and after its call of the recorder.
 //!
 //! As soon as an observer is registered, PyTorch makes an object for each op and looks up which
-//! observers to call. A bracket cannot measure the time for this, and without the observer the
-//! recorder would see no op. So the recorder asks the shim (the library that connects PyTorch to
-//! the agent) to have PyTorch announce additional, empty ops to an observer that does nothing. The
-//! shim measures how long these announcements take.
+//! observers to call. The recorder cannot measure this time itself, because the time passes before
+//! PyTorch calls the recorder and after the recorder returns. The recorder cannot compare ops with
+//! and without the observer either, because it sees no op without the observer. So the recorder
+//! asks the shim (the library that connects PyTorch to the agent) to have PyTorch announce
+//! additional, empty ops to an observer that does nothing. The shim measures how long these
+//! announcements take.
 //!
 //! ```text
 //!  op begins ─► ops inside of it ─► op ends      after an op: its code has displaced PyTorch's
@@ -13,11 +15,11 @@
 //! ```
 //!
 //! The duration of an announcement depends on the code that ran since the last one. So the recorder
-//! draws ops (chooses them at random), and has an announcement measured in a situation like that of
-//! the drawn op. The measurement is made at the end of an op that has called no other ops, so the
-//! last code that ran was the op's, as before most ops. If the drawn op began immediately after the
-//! op around it, the shim first makes an announcement that it does not measure. This loads
-//! PyTorch's code into the caches.
+//! draws ops (chooses them at random), and lets the shim measure an announcement in a situation
+//! like that of the drawn op. The measurement is made at the end of an op that has called no other
+//! ops. At that moment, the code that ran last is the op's own code, as it is before most
+//! announcements. If the drawn op began immediately after the op around it, the shim first makes an
+//! announcement that it does not measure. This loads PyTorch's code into the caches.
 
 use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
@@ -35,7 +37,8 @@ pub(crate) struct Times {
     drawn: u32,
     /// State of the random number generator, never 0.
     random: u32,
-    /// Number of measured announcements, before and after an op, in each bucket of durations.
+    /// Number of measured announcements in each bucket of durations: first for the part before an
+    /// op, then for the part after it.
     counts: [[u32; BUCKETS]; 2],
 }
 
@@ -67,8 +70,8 @@ impl Times {
     }
 }
 
-/// The data about announcements that is needed in each op, in the first cache line of a thread's
-/// state.
+/// The data about announcements that is needed in each op. It is in the first cache line of a
+/// thread's state.
 #[derive(Clone, Copy)]
 pub(crate) struct Announcing {
     /// Number of ops that begin until the next drawn one, including it.
@@ -116,7 +119,8 @@ impl Thread {
         std::mem::take(&mut self.announcing.due).into()
     }
 
-    /// Adds an announcement, which took this many ticks before and after the op.
+    /// Adds a measured announcement. `took` contains the announcement's durations before and after
+    /// the op, in ticks.
     pub(crate) fn count_announced(&mut self, took: [u64; 2]) {
         for (counts, ticks) in self.announced.counts.iter_mut().zip(took) {
             if let Some(count) = counts.get_mut(bucket_of(ticks)) {
@@ -125,7 +129,7 @@ impl Thread {
         }
     }
 
-    /// Returns the durations up to now; `None` if there are none.
+    /// Returns the durations of the announcements measured so far; `None` if there are none.
     pub(crate) fn announced_times(&self) -> Option<Brackets> {
         let [before, after] = self.announced.counts.each_ref().map(|of| Histogram::new(of));
         let thread_uid = self.start.thread_uid;
@@ -137,8 +141,8 @@ impl Thread {
 mod tests {
     use super::*;
 
-    /// In `text`, `(` is the start of an op and `)` its end. The op that begins as number `until`
-    /// is drawn. Returns how many announcements are due at each end.
+    /// In `text`, `(` is the start of an op and `)` its end. The `until`-th op to begin is drawn.
+    /// Returns how many additional announcements are due at the end of each op.
     fn due(until: u16, text: &str) -> Vec<u8> {
         let mut of = Announcing { until, ..Announcing::NEW };
         let mut all = Vec::new();
@@ -154,14 +158,15 @@ mod tests {
 
     #[test]
     fn an_announcement_is_due_when_an_op_without_others_has_ended() {
-        // The second of three ops in a row is drawn.
+        // The second of three successive ops is drawn.
         assert_eq!(due(2, "()()()"), [0, 1, 0]);
         // The outer op is drawn. The inner op ends first.
         assert_eq!(due(2, "()(())"), [0, 1, 0]);
-        // The inner op is drawn. It began right after the outer one, so two announcements are due,
-        // of which the second is measured.
+        // The inner op is drawn. It began right after the outer one had begun, so two announcements
+        // are due, of which the second is measured.
         assert_eq!(due(3, "()(())"), [0, 2, 0]);
-        // The second inner op is drawn, which began after the first one had ended.
+        // The second inner op is drawn. It began after the first one had ended, so one announcement
+        // is due.
         assert_eq!(due(3, "(()())"), [0, 1, 0]);
         assert_eq!(due(1, "((("), [0; 0]);
     }

@@ -6,20 +6,22 @@
 //!  enter(BEFORE) ··· read counters ··· start │ call │ end ··· read counters ··· record ··· bracket_ends
 //! ```
 //!
-//! If a call ends in another function of the agent than the one in which it began, the measurement
-//! is kept in the thread's state ([`Halves`]):
+//! If a call does not end in the function of the agent in which it began, the measurement is kept
+//! in the thread's state ([`Halves`]):
 //!
 //! ```text
 //!  enter_and_keep(BEFORE) ··· kept_first_half_ends │ call │ second_half_begins ··· kept_bracket_ends
 //!          └─ only counted: counted_half_ends(BEFORE)       counted_half_ends(AFTER) ─┘
 //! ```
 //!
-//! The second half begins with the time stamp that ends the call. The recorder decides after it has
-//! read the counters whether this half is timed. So the same code runs between the two readings of
-//! the counters in all calls.
+//! Usually, the second half begins with the time stamp that ends the call. In this case, the
+//! recorder decides after it has read the counters whether to time this half. So the same code runs
+//! between the two readings of the counters in all calls. But for an op in a run with a budget (a
+//! limit for the cost of recording), `enter_and_keep(AFTER)` begins the second half, if it is
+//! timed.
 //!
-//! For a call that is not chosen, each half costs one decrement. The calls for the two halves are
-//! chosen independently, because some hosts call the agent once before and once after a call.
+//! For a call that is not chosen, each half costs one decrement. The first and the second half are
+//! chosen independently, because some hosts call the agent separately before and after a call.
 
 use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
@@ -28,23 +30,24 @@ use super::Thread;
 pub(crate) const BEFORE: usize = 0;
 pub(crate) const AFTER: usize = 1;
 
-/// The first call of a thread whose bracket is timed has this number, counted from 1. In earlier
+/// A thread's first timed bracket is that of its call with this number, counted from 1. In earlier
 /// calls, caches are colder.
 pub(crate) const FIRST: u16 = 8;
 /// The first brackets, up to about this number, are timed in quick succession, so that short
 /// programs have some durations.
 const SOON: u32 = 48;
 
-/// The halves that are being timed at present. They are in the thread's first cache line and not in
-/// [`BracketTimes`], because the recorder reads them in each call.
+/// The data about the halves that are being timed at present. It is in the thread's first cache
+/// line and not in [`BracketTimes`], because the recorder reads it in each call.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves {
-    /// For hosts that call the agent before and after a call: the time at which the timed half
-    /// began; otherwise 0.
+    /// For hosts that call the agent before and after a call: the time at which the half that is
+    /// being timed began; 0 if none is.
     entered: u64,
-    /// For such hosts: the duration of the timed first half in ticks; otherwise 0. It is counted
-    /// when the call has ended. It has four bytes, so that the struct fits into the thread's first
-    /// cache line.
+    /// For hosts that call the agent before and after a call: the duration of the first half in
+    /// ticks, if this half was timed; otherwise 0. The duration is added to the histogram when the
+    /// call has ended. This field has only four bytes, so that the struct fits into the first cache
+    /// line of the thread's state.
     before: u32,
     /// Whether counters were read for the call whose first half was timed.
     before_counted: bool,
@@ -64,8 +67,8 @@ pub(crate) struct BracketTimes {
     random: u32,
     /// Whether the bracket of every call is timed.
     all: bool,
-    /// Number of measured halves: for calls without and with counters, for each half, and for each
-    /// bucket of durations.
+    /// Number of measured halves. The indices are: whether counters were read for the call, the
+    /// half, and the bucket of the duration.
     counts: [[[u32; BUCKETS]; 2]; 2],
 }
 
@@ -84,9 +87,9 @@ impl BracketTimes {
 }
 
 impl Thread {
-    /// Begins a half of a bracket. This must be the first work of the recorder in this half.
-    /// Returns the present time if the half is timed, otherwise 0. If the call is not recorded
-    /// after all, the half of the next call is timed instead.
+    /// Begins a half of a bracket. The recorder must call this function before all its other work
+    /// in the half. Returns the present time if the half is timed, otherwise 0. If the call is not
+    /// recorded after all, the half of the next call is timed instead.
     #[inline(always)]
     pub(crate) fn enter(&mut self, half: usize) -> u64 {
         let until = &mut self.until_timed[half];
@@ -109,8 +112,8 @@ impl Thread {
         entered
     }
 
-    /// Called if no call is recorded after [`Thread::enter_inside`]. The next bracket is then
-    /// timed.
+    /// Called if no call is recorded after [`Thread::enter_inside`]. The bracket of the next call
+    /// is timed instead.
     #[inline(always)]
     pub(crate) fn lose_inside(&mut self, entered: u64) {
         if entered != 0 {
@@ -128,14 +131,15 @@ impl Thread {
         }
     }
 
-    /// Does what [`Thread::enter`] does, and stores the result.
+    /// Does what [`Thread::enter`] does, and stores the result in the thread's state.
     #[inline(always)]
     pub(crate) fn enter_and_keep(&mut self, half: usize) {
         self.halves.entered = self.enter(half);
     }
 
-    /// This function does not write to memory, because it is called between the two readings of the
-    /// counters. After a fork, the first write to a page is a page fault, which would be counted.
+    /// Returns the present time. This function does not write to memory, because it may be called
+    /// between the two readings of the counters. After a fork, the first write to a page is a page
+    /// fault, which would be counted.
     #[cold]
     #[inline(never)]
     fn draw(&self) -> u64 {
@@ -180,7 +184,7 @@ impl Thread {
         Some(took)
     }
 
-    /// Ends the second half for a call that ends in another function than the one in which it
+    /// Ends the second half of a bracket, for a call that does not end in the function in which it
     /// began.
     #[inline(always)]
     pub(crate) fn kept_bracket_ends(&mut self) {
@@ -189,8 +193,9 @@ impl Thread {
         }
     }
 
-    /// Ends the second half of a bracket. This must be the last thing that the recorder does.
-    /// `entered` is the result of [`Thread::enter`], and the call took from `start` to `end`.
+    /// Ends the second half of a bracket. The recorder must call this function after all its other
+    /// work in the half. `entered` is the result of [`Thread::enter`], and the call took from
+    /// `start` to `end`.
     #[inline(always)]
     pub(crate) fn bracket_ends(&mut self, entered: u64, (start, end): (u64, u64), counted: bool) {
         let after = self.timed_end(end);
@@ -200,7 +205,7 @@ impl Thread {
     }
 
     /// Returns `end` if the second half is timed, otherwise 0. Called after the counters were read,
-    /// because before that, the same code must run in all calls.
+    /// because until then, the recorder must run the same code in all calls.
     #[inline(always)]
     fn timed_end(&mut self, end: u64) -> u64 {
         let until = &mut self.until_timed[AFTER];
@@ -226,7 +231,8 @@ impl Thread {
     fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
         let now = self.run.clock.begin();
         if entered[AFTER] != 0 {
-            // A half that contains a flush is left out: pages store the time of flushes separately.
+            // A half that contains a flush (handing over a full page of records) is left out: pages
+            // store the time of flushes separately.
             let flushed = entered[AFTER] <= self.start.base_ticks;
             let took = (!flushed).then(|| now.wrapping_sub(entered[AFTER]));
             match took {
@@ -251,8 +257,9 @@ impl Thread {
 
     /// Begins the second half for a call that ended at `end`; [`Thread::kept_bracket_ends`] ends
     /// it. Called after the counters were read, because this function writes to memory, and after a
-    /// fork, the first write to a page is a page fault. In a run with a budget, the half has
-    /// already begun with [`Thread::enter_and_keep`].
+    /// fork, the first write to a page is a page fault. In a run with a budget (a limit for the
+    /// cost of recording), this begins nothing: if the half is timed, [`Thread::enter_and_keep`]
+    /// has begun it.
     #[inline(always)]
     pub(crate) fn second_half_begins(&mut self, end: u64, counted: bool) {
         if !self.short_ops && self.draws.is_on() {
@@ -280,7 +287,8 @@ impl Thread {
         self.until_timed = [FIRST; 2];
     }
 
-    /// Returns the durations up to now, for calls without counters and for calls with counters.
+    /// Returns the durations of the brackets timed so far: first for calls without counters, then
+    /// for calls with counters.
     pub(crate) fn bracket_times(&self, rehearsed: bool) -> impl Iterator<Item = Brackets> {
         let kinds = self.brackets.counts.iter().zip([0, self.run.counter_mask]);
         let thread_uid = self.start.thread_uid;

@@ -3,7 +3,7 @@
 //!
 //! The fields that every call needs are in one cache line, [`OpenCall`]. Other fields are in
 //! further arrays of the thread's state, at the same index. A bit of the call's [`State`] says
-//! whether such an element is valid.
+//! whether the call's element of such an array is valid.
 
 use std::ffi::c_void;
 
@@ -21,7 +21,7 @@ pub(crate) struct OpenCall {
     /// A stack address above the stack frames of calls that begin inside of this call, or the
     /// result of [`crate::recorder::bracket::held`].
     pub(crate) frame: usize,
-    /// The called export. Valid if the call has [`State::SPLIT`].
+    /// The called export (recorded function). Valid if the call has [`State::SPLIT`].
     pub(crate) export: u32,
     pub(crate) state: State,
     /// Time at which the call began. Valid if the call has [`State::SPLIT`].
@@ -56,13 +56,15 @@ impl State {
     pub(crate) const SLOT: Self = Self(1 << 2);
     /// No counters are read for the call.
     pub(crate) const UNCOUNTED: Self = Self(1 << 3);
-    /// The call was drawn, in a run with a budget; see the thread's `draws.open`.
+    /// The call was drawn (chosen at random), in a run with a budget for recording; see the
+    /// thread's `draws.open`.
     pub(crate) const DRAWN: Self = Self(1 << 4);
     /// Users' collectors were started for the call, or it has an id for plugins; see the thread's
     /// `collected`.
     pub(crate) const COLLECTED: Self = Self(1 << 5);
     /// Other threads have worked for the call, in its parallel regions; see the thread's `workers`.
-    /// This bit stays set after the end of the call, until the next call uses the element.
+    /// This bit stays set after the end of the call, until the next call uses the same element of
+    /// the thread's `calls`.
     pub(crate) const WORKERS: Self = Self(1 << 6);
 
     #[inline(always)]
@@ -99,7 +101,7 @@ impl Thread {
         &mut self.calls[(self.depth as usize).wrapping_sub(1) % DEEPEST]
     }
 
-    /// Returns the index of the innermost matching call.
+    /// Returns the index of the innermost open call for which `is_it` returns true.
     #[inline(always)]
     pub(crate) fn innermost(&self, is_it: impl Fn(&OpenCall) -> bool) -> Option<usize> {
         let mut at = (self.depth as usize).min(DEEPEST);
@@ -112,7 +114,8 @@ impl Thread {
         None
     }
 
-    /// Returns the index of the open call with this frame, usually the innermost call.
+    /// Returns the index of the innermost open call with this frame. Usually, it is the innermost
+    /// of all open calls.
     #[inline(always)]
     pub(crate) fn call_at(&self, frame: usize) -> Option<usize> {
         let top = (self.depth as usize).wrapping_sub(1);
@@ -135,7 +138,7 @@ impl Thread {
     }
 
     /// Returns the index of the innermost open op inside of call `at`. If call `at` ends with an
-    /// error, this op has thrown it.
+    /// error, this is the recorded op that has raised the error.
     pub(crate) fn wrapped_inside(&self, at: usize) -> Option<usize> {
         self.innermost(|call| call.state.has(State::WRAPPED)).filter(|inner| *inner > at)
     }
@@ -181,7 +184,8 @@ impl Thread {
         sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
     }
 
-    /// Stores in the page how many calls are still open, after some were forgotten.
+    /// Stores in the thread's page of records how many calls are still open, after some were
+    /// forgotten.
     pub(crate) fn note_open_calls(&mut self) {
         // SAFETY: this thread is attached, so its writer has a page.
         unsafe { self.writer.set_open(self.depth, self.calls[0].export) };
@@ -221,7 +225,7 @@ impl Workers {
 pub(crate) struct Started {
     /// One bit for each collector that was started.
     pub(crate) mask: u32,
-    /// Whether a collector was interrupted; the call must then not begin.
+    /// Whether a collector was interrupted. If so, the call must not begin.
     pub(crate) interrupted: bool,
     /// The id that profiler plugins got for the call, or 0.
     pub(crate) plugin_id: u64,

@@ -1,5 +1,5 @@
-//! The recorder's thread-local in the static TLS block. Reading it never allocates memory and is
-//! safe in a signal handler.
+//! The recorder's thread-local variable. On x86-64, the variable is in the static TLS block, so
+//! reading it allocates no memory and is safe in a signal handler.
 
 use std::ffi::c_void;
 
@@ -9,13 +9,15 @@ use super::Thread;
 #[repr(C)]
 pub(crate) struct Local {
     pub(crate) thread: *mut Thread,
-    /// Nonzero while the thread is attaching. A signal handler must then not attach it again.
+    /// Nonzero while the thread is attaching. During this time, a signal handler must not attach
+    /// the thread again.
     pub(crate) attaching: u8,
-    /// Number of times that the agent has detached the thread at its exit.
+    /// Number of times that the agent has detached the thread because the thread exits. (If a
+    /// destructor then makes a call, the thread can be attached again.)
     pub(crate) lives: u8,
-    /// Number of calls until the thread tries to attach again.
+    /// After a failed attempt to attach: the number of calls until the thread tries again.
     pub(crate) retry: u32,
-    /// A copy of the thread's state while the thread forks; otherwise null.
+    /// Address of a copy of the thread's state while the thread forks; otherwise null.
     saved: *mut c_void,
 }
 
@@ -42,7 +44,7 @@ mod place {
     pub fn get() -> *mut Local {
         let at: *mut Local;
         // SAFETY: by the x86-64 TLS ABI, fs:0 contains the thread pointer, and the GOT contains the
-        // offset.
+        // offset of `cp_local` from the thread pointer.
         unsafe {
             std::arch::asm!(
                 "mov {0}, qword ptr fs:0",

@@ -1,14 +1,14 @@
-//! Stores in pages what the kernel has counted for the thread ([`Usage`], such as its processor
-//! time). The kernel counts this whether it is read or not.
+//! Stores in the thread's pages of records what the kernel has counted for the thread ([`Usage`],
+//! such as its processor time). The kernel maintains these counts even if nobody reads them.
 
 use record::Usage;
 
 use super::Thread;
 
 impl Thread {
-    /// Stores the usage at the beginning of the thread's first page. `begun_ns` is the thread's
-    /// processor time when attaching began. The time of attaching is stored separately, because it
-    /// does not belong to the program.
+    /// Stores in the thread's first page what the thread had used when attaching ended. `begun_ns`
+    /// is the thread's processor time when attaching began. The processor time that attaching took
+    /// is stored separately, because the program did not cause it.
     pub(crate) fn store_first_usage(&mut self, begun_ns: u64) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: callers have attached this thread, so its writer has a page.
@@ -16,7 +16,8 @@ impl Thread {
         }
     }
 
-    /// Stores the usage at the end of the thread's page.
+    /// Stores in the thread's current page what the thread has used so far. Called when the page is
+    /// complete.
     pub(crate) fn store_last_usage(&mut self) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: callers call this while the thread is attached, so its writer has a page.

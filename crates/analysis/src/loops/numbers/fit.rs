@@ -1,8 +1,9 @@
 //! Reduces estimated times so that they fit into the time of the function or loop around them.
 //!
 //! If not all hits were timed, the estimates of a loop and of the loops inside of it come from
-//! different hits. So the loops inside may seem to take longer than the loop. If all hits of the
-//! outer loop ended, the estimates inside of it are reduced in proportion until they fit:
+//! different hits. So the loops inside may seem to take longer than the loop around them. If all
+//! hits of the outer loop ended, the estimates inside of it are reduced in proportion until they
+//! fit:
 //!
 //! ```text
 //!  estimated              fitted
@@ -13,8 +14,8 @@
 //! ```
 //!
 //! The times of rows of which every hit was timed are exact, and are not reduced. The intervals of
-//! reduced times keep their length: the true times fit, so an estimate that was moved until it fits
-//! is not farther from the truth than before.
+//! reduced times keep their length. The true times fit. So if the time around them is exact, the
+//! sum of the reduced estimates is not farther from the truth than before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -72,16 +73,17 @@ pub(super) fn fit(
     }
 }
 
-/// Returns the time that the loops inside of a row may take together. `None` if it is not known, or
-/// if not all hits of the row ended, because loops inside may have ended in the hits that did not
-/// end.
+/// Returns the time that the loops inside of a row may take together. `None` if it is not known or
+/// is negative, or if not all hits of the row ended: loops inside may have ended in the hits that
+/// did not end.
 fn room(all: &mut BTreeMap<u32, Numbers>, kind: Kind, outer: u32) -> Option<f64> {
     let numbers = all.get_mut(&outer).filter(|numbers| numbers.unended() == 0)?;
     Some(kind(numbers)?.inclusive.value).filter(|room| *room >= 0.0)
 }
 
 impl Times {
-    /// Multiplies each time by `part`. The share is computed again, if `whole` is known.
+    /// Multiplies each time by `part`. `whole` is the time of the function or loop around the row;
+    /// if it is known, the share is computed again.
     fn reduce(&mut self, part: f64, whole: Option<f64>) {
         self.inclusive.value *= part;
         for time in [&mut self.own, &mut self.mean].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Finds iree-compile and runs its two steps.
+//! Finds iree-compile and runs it twice: the two steps of `loops compile-iree`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -8,15 +8,16 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use crate::failure::Failure;
 
-/// The phase of iree-compile that ends the first step and begins the second one.
+/// The phase of iree-compile after which the first step stops and the second step goes on.
 const PHASE: &str = "executable-targets";
-/// The flag that prints locations in the source of the model. The lines of loops, and the debug
-/// information of the compiled code, come from these locations.
+/// The flag that adds locations in the model's source to the text that iree-compile prints. The
+/// line numbers of loops, and the debug information of the compiled code, come from these
+/// locations.
 const LOCATIONS: &str = "--mlir-print-debuginfo";
 /// The flags that select the CPU as target.
 const CPU: [&str; 2] =
     ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"];
-/// The flags that select a target.
+/// The names of flags that select a target: if the user gives one of them, [`CPU`] is not added.
 const SELECTS: [&str; 3] =
     ["iree-hal-target-device", "iree-hal-target-backends", "iree-hal-local-target-device-backends"];
 const VARIABLE: &str = "IREE_COMPILE";
@@ -29,7 +30,7 @@ pub struct Flags {
 
 impl Flags {
     /// Adds [`CPU`] if none of the user's flags selects a target. Returns an error for a flag that
-    /// would change what the two steps do.
+    /// Counterpoint itself sets, or with which the two steps cannot work.
     pub fn new(given: &[OsString]) -> Result<Self, Failure> {
         let mut all = given.to_vec();
         for flag in given {
@@ -135,8 +136,8 @@ impl Compiler {
         let failed =
             |why: &dyn std::fmt::Display| Failure::new(format!("{program}: compile {what}: {why}"));
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| failed(&e))?;
-        // A separate thread writes the input, because the child may write before it has read all of
-        // it.
+        // A separate thread writes the input, because iree-compile may write output before it has
+        // read all of its input.
         let feeder = child.stdin.take().zip(input).map(|(mut pipe, input)| {
             std::thread::spawn(move || -> io::Result<()> { pipe.write_all(&input) })
         });

@@ -40,8 +40,9 @@ export function callAt(picture, lane, ns, onlyMarked, wanted = 0) {
 }
 
 /**
- * If calls are highlighted, only these are considered, otherwise only the calls of the same level.
- * If no call is chosen, returns the first call in view.
+ * Returns the call before or after the chosen one. If calls are highlighted, only these are
+ * considered, and otherwise only the calls of the same level. If no call is chosen, returns the
+ * first call in view.
  * @param {Picture} picture
  * @param {number} direction
  * @returns {{lane: number, call: number} | null}

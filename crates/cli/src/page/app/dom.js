@@ -9,9 +9,9 @@ import { MISSING, visible } from "./text.js";
 /** @typedef {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} Attributes */
 
 /**
- * A function is a listener, and its attribute begins with `on`. An attribute that begins with `--`
- * is a CSS property. `true` makes an attribute without a value. Null, undefined and false are left
- * out.
+ * Makes an HTML element. A function is a listener, and its attribute begins with `on`. An attribute
+ * that begins with `--` is a CSS property. `true` makes an attribute without a value. Null,
+ * undefined and false are left out.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Attributes} [attributes]
@@ -26,7 +26,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * Takes the arguments of `h`.
+ * Makes an SVG element, with the arguments of `h`.
  * @template {keyof SVGElementTagNameMap} T
  * @param {T} tag
  * @param {Attributes} [attributes]
@@ -79,7 +79,8 @@ const TAIL_LENGTH = 10;
 const LONGEST_TAIL = 14;
 
 /**
- * How many characters at the end of a long name stay visible. The end may begin with a word.
+ * Returns how many characters at the end of a long name stay visible. If possible, they begin with
+ * a word.
  * @param {string} name
  */
 function tailLength(name) {
@@ -91,8 +92,8 @@ function tailLength(name) {
 }
 
 /**
- * The name has its own text direction. Without enough room, its middle is hidden but can still be
- * copied.
+ * Makes an element for a name, which has its own text direction. Without enough room, the middle of
+ * the name is hidden but can still be copied.
  * @param {string} text
  * @param {number} [common] How many characters at the begin to leave out, because all names share
  *   them.
@@ -131,7 +132,7 @@ export function focusedKey() {
 }
 
 /**
- * For a text that is not a name.
+ * Makes an element for a text that is not a name.
  * @param {string | null | undefined} text
  * @returns {HTMLElement}
  */
@@ -152,7 +153,7 @@ export function withUnits(text) {
 const LONG_TEXT = 600;
 
 /**
- * Only the begin of a long text is shown at first.
+ * Makes an element for a text. Only the begin of a long text is shown at first.
  * @param {string} text
  * @returns {HTMLElement}
  */
@@ -162,7 +163,7 @@ export function prose(text) {
 }
 
 /**
- * `question` is what this part answers.
+ * Makes a part of the page. `question` is the question that this part answers.
  * @param {string} title
  * @param {string} question
  * @param {...Child} children
@@ -178,8 +179,8 @@ export function panel(title, question, ...children) {
 }
 
 /**
- * Scrolls horizontally, so that the page itself need not scroll. Can be focused, so that keys can
- * scroll it.
+ * Makes a box that scrolls horizontally, so that the page itself need not scroll. The box can be
+ * focused, so that keys can scroll it.
  * @param {string} label
  * @param {...Child} children
  */
@@ -188,7 +189,7 @@ export function scrolling(label, ...children) {
 }
 
 /**
- * The button of the chosen value is pressed.
+ * Makes a button for each choice. The button of the chosen value is pressed.
  * @param {string} label
  * @param {[string, string][]} choices Value and text.
  * @param {string} chosen
@@ -214,7 +215,7 @@ export function pairList(pairs) {
 }
 
 /**
- * A page in a frame may not use the clipboard interface, so there is a second way.
+ * Copies a text. A page in a frame may not use the clipboard interface, so there is a second way.
  * @param {string} text
  * @returns {Promise<boolean>} Whether the text was copied.
  */

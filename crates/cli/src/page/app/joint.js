@@ -45,7 +45,8 @@ export function jointPanels(op, counter, change) {
 }
 
 /**
- * `texts` contains a text for each edge, or for a few edges at equal distances.
+ * Returns the ticks of an axis. `texts` contains a text for each edge, or for a few edges at equal
+ * distances.
  * @param {string[]} texts
  * @param {number} edges
  * @param {(edge: number) => number} to
@@ -59,7 +60,7 @@ function edgeTicks(texts, edges, to) {
     const part = texts.length > 1 ? i / (texts.length - 1) : 0;
     ticks.push([to(Math.round(part * (edges - 1))), visible(text).slice(0, 14)]);
   });
-  // Of many ticks, only a few at equal distances are shown.
+  // At most `MOST_TICKS` ticks are kept, at about equal distances.
   const steps = Math.min(ticks.length - 1, MOST_TICKS - 1);
   const kept = new Set(Array.from({ length: steps + 1 }, (_, i) =>
     Math.round((i * (ticks.length - 1)) / Math.max(1, steps))));
@@ -86,7 +87,7 @@ function drawJoint(joint, byRow, width) {
   for (let row = 0; row < rows; row++) parts.push(joint.counts.slice(row * columns, (row + 1) * columns));
   /** @param {number[]} part */
   const sumOf = (part) => part.reduce((total, count) => total + count, 0);
-  // The largest share that one cell has of the calls of its row.
+  // The largest share of a row's calls that is in one cell.
   const likely = Math.max(1e-9, ...parts.map((part) => Math.max(...part) / Math.max(1, sumOf(part))));
   /** @type {Child[]} */
   const cells = [];
@@ -94,7 +95,7 @@ function drawJoint(joint, byRow, width) {
     const sum = sumOf(part);
     part.forEach((count, column) => {
       if (count <= 0) return;
-      // Cells with a single call must stay visible.
+      // The square root keeps cells with only a few calls visible.
       const shade = byRow ? Math.sqrt(count / sum / likely) : Math.sqrt(count / most);
       cells.push(svg("rect", {
         class: "cell",

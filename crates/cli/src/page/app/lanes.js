@@ -60,7 +60,7 @@ export function levelsOf(calls, wanted) {
 }
 
 /**
- * The call begins at or after the moment.
+ * Returns the place of the first call that begins at or after a moment.
  * @param {Level} level
  * @param {number} ns
  * @param {number} [from] The place at which the search begins. It must not be after the result.
@@ -78,7 +78,7 @@ export function firstFrom(level, ns, from = 0) {
 }
 
 /**
- * The call ends after the moment.
+ * Returns the place of the first call that ends after a moment.
  * @param {Level} level
  * @param {number} ns
  */
@@ -101,7 +101,7 @@ export function emptyRuns(width) {
 }
 
 /**
- * Takes one binary search and a few more steps for a pixel.
+ * Computes the runs of a row of pixels, with one binary search and a few more steps for each pixel.
  * @param {Level} level
  * @param {number} from The moment at the left edge, in ns.
  * @param {number} perPixel
@@ -151,7 +151,7 @@ export function runsOf(level, from, perPixel, width, runs) {
 }
 
 /**
- * Examines a few calls at equal distances only.
+ * Returns a long call. Only a few calls at equal distances are examined.
  * @param {Level} level
  * @param {number} from The place of the first call.
  * @param {number} to

@@ -9,10 +9,10 @@ import { h, nameOf, words } from "./dom.js";
 import { cellNumber, cellText } from "./rows.js";
 import { MISSING, howMany } from "./text.js";
 
-/** The table of threads contains all threads. */
+/** At most this many threads with calls are shown. The table of threads contains all threads. */
 const SHOWN = 16;
 /**
- * Threads without calls, such as a main thread that only waits.
+ * At most this many threads without calls are shown, such as a main thread that only waits.
  */
 const SILENT = 4;
 
@@ -30,8 +30,8 @@ export function lives(table) {
   if (known.length === 0) return null;
   const order = known.slice().sort((a, b) => (cellNumber(b[wall]) ?? 0) - (cellNumber(a[wall]) ?? 0));
   const longest = cellNumber(order[0]?.[wall]) ?? 1;
-  // The system may not report how much of the time between calls a thread was on a CPU. Then the
-  // text is like "≤ 216 ms".
+  // Some systems do not report how much of the time between calls a thread was on a CPU. Then the
+  // cell in the column `off_cpu_ns` has no number, or a text such as "≤ 216 ms".
   /** @param {import("./data.js").Cell[]} row */
   const isOpen = (row) => off >= 0 && (cellNumber(row[off]) === null || cellText(row[off])?.startsWith("≤") === true);
   const rows = order.slice(0, SHOWN).map((row) => {

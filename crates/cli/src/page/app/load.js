@@ -12,7 +12,8 @@
  */
 
 /**
- * Looked up early, because the elements are removed when the page is built.
+ * The script elements with the data. They are looked up early, because they are removed when the
+ * page is built.
  */
 const BLOCKS = new Map(["head", "timeline"].map((id) => [id, document.getElementById(id)]));
 
@@ -24,7 +25,7 @@ async function block(id) {
   const element = BLOCKS.get(id) ?? null;
   if (element === null) throw new Error(`this page has no block ${id}`);
   const packed = Uint8Array.from(atob((element.textContent ?? "").trim()), (one) => one.charCodeAt(0));
-  // A large block takes much memory.
+  // The element is removed, because a large block takes much memory.
   BLOCKS.delete(id);
   element.remove();
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -75,7 +76,8 @@ function decodeLane(bytes, calls, grid) {
   const ends = new Float64Array(calls);
   const names = new Uint32Array(calls);
   const depths = new Uint16Array(calls);
-  // The first sequence contains distances. They become moments when the durations are known.
+  // The first of the lane's four sequences contains the distance of each call's begin from the end
+  // of the previous call. The begins are computed below, where the durations are known.
   for (let i = 0; i < calls; i++) {
     const zigzag = next();
     begins[i] = zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;

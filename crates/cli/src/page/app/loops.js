@@ -15,8 +15,8 @@ import { codeText, visible } from "./text.js";
 /** The number of colours of the bars of loops. */
 const BARS = 8;
 /**
- * A shorter column of code may be placed above the others, if one of them is more than twice as
- * long.
+ * A column of code with at most this many lines is placed above the others if one of them is more
+ * than twice as long.
  */
 const FEW_LINES = 24;
 
@@ -41,7 +41,8 @@ export function loopsView(context, params) {
     onchange: () => {
       const table = listings[Number(chooser.value)]?.table ?? "";
       const isSame = table === tableOf(current)?.id;
-      // Another table does not get the sorting, the filter and the folds of this one.
+      // If the chosen code belongs to another table, the sorting, filter and folds of the current
+      // table are not kept.
       context.go("loops", isSame ? { ...current, code: chooser.value } : { table, code: chooser.value }, false);
     },
   }, listings.map((listing, i) => h("option", { value: i }, visible(listing.label))));

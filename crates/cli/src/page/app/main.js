@@ -193,7 +193,8 @@ function helpDialog(places) {
 }
 
 /**
- * The choice is stored for the next page if the browser allows it.
+ * Switches between the light and the dark theme. The choice is stored for the next page if the
+ * browser allows it.
  */
 function turnTheme() {
   const root = document.documentElement;
@@ -203,7 +204,7 @@ function turnTheme() {
   try {
     localStorage.setItem("counterpoint-theme", root.dataset.theme);
   } catch {
-    // A page in a frame may not store anything.
+    // The browser may forbid a page in an iframe to store anything.
   }
 }
 
@@ -212,7 +213,7 @@ function keptTheme() {
     const kept = localStorage.getItem("counterpoint-theme");
     if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
   } catch {
-    // A page in a frame may not read what is stored.
+    // The browser may forbid a page in an iframe to read what is stored.
   }
 }
 

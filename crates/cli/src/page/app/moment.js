@@ -36,8 +36,9 @@ export function readMoment(timeline, text, since = "") {
   const zero = /^-?\d+$/.test(since) ? Number(BigInt(since) - begin) : 0;
   if (/^-?\d{1,20}$/.test(plain)) {
     const value = BigInt(plain);
-    // The number may count from 1970, from the base of a .json, or from the begin of the timeline.
-    // These moments are usually far apart, so at most one is inside of the timeline.
+    // The number may count from 1970, from the base time of an exported .json trace, or from
+    // `since` (by default, the begin of the timeline). These three origins are usually far apart,
+    // so at most one of the three results is inside of the timeline.
     for (const ns of [Number(value - begin), Number(value + BigInt(timeline.base ?? "0") - begin), Number(value) + zero]) {
       if (isInside(timeline, ns)) return ns;
     }
@@ -65,7 +66,7 @@ function isInside(timeline, ns) {
 }
 
 /**
- * Of the calls that run at this moment, the innermost of those that began last.
+ * Returns, of the calls that run at this moment, the innermost of those that began last.
  * @param {Picture} picture
  * @param {number} ns
  * @param {(lane: number) => boolean} isWanted
@@ -101,7 +102,7 @@ export function callThen(picture, ns, isWanted, wanted = 0) {
 }
 
 /**
- * Says whether a link with these parameters means a lane.
+ * Returns a function that says whether a link with these parameters means a lane.
  * @param {Timeline} timeline
  * @param {Params} params
  * @returns {(lane: number) => boolean}
@@ -114,7 +115,7 @@ export function lanesOfLink(timeline, params) {
 }
 
 /**
- * The number of the call's level, or an empty text for the outermost level.
+ * Returns the number of the call's level, or an empty text for the outermost level.
  * @param {Calls[]} lanes
  * @param {Chosen | null} chosen
  */
@@ -139,7 +140,8 @@ export function momentField(goTo) {
 }
 
 /**
- * The link also works in other pages of the same profile.
+ * Makes the part with the chosen call's times in Perfetto and a link to the call. The link also
+ * works in other pages of the same profile.
  * @param {Context} context
  * @param {Timeline} timeline
  */
@@ -193,7 +195,8 @@ export function elsewhere(context, timeline) {
 }
 
 /**
- * As Perfetto shows it: hours, minutes, seconds and ns since the begin of the trace.
+ * Formats a moment as Perfetto shows it: hours, minutes, seconds and ns since the begin of the
+ * trace.
  * @param {number} ns
  */
 export function clockText(ns) {
@@ -205,7 +208,8 @@ export function clockText(ns) {
 }
 
 /**
- * If the call's times are exact, Perfetto also selects the call.
+ * Returns a link to a call in Perfetto. If the call's times are exact, Perfetto also selects the
+ * call.
  * @param {Timeline} timeline
  * @param {string} url
  * @param {bigint} ts

@@ -150,7 +150,8 @@ function paintRuns(pen, picture, level, runs, y, dim) {
     }
     pen.globalAlpha = (ALPHAS[share] ?? 1) * (dim ? 0.28 : 1);
     pen.fillStyle = palette.ops[color] ?? palette.quiet;
-    // A gap of one pixel separates calls that follow each other.
+    // After a call wider than three pixels, one pixel stays empty, to separate the call from the
+    // next one.
     pen.fillRect(left + begin, y, Math.max(0.8, end - begin - (whole && end - begin > 3 ? 1 : 0)), tall);
     if (whole && end - begin > 24 && !dim) {
       pen.globalAlpha = 1;
@@ -191,7 +192,8 @@ function paintSeries(pen, picture, index, top, perPixel) {
       if (one !== null && (value === null || one > value)) value = one;
     }
     const begin = Math.max(x, ((at[place] ?? 0) - from) / perPixel);
-    // After this pixel, the line continues with the last value, unless it is missing.
+    // The rectangle reaches to the next value. If the last value of this pixel is missing, the
+    // rectangle ends where that value would begin.
     const last = values[next - 1] ?? null;
     const until = last === null ? (at[next - 1] ?? 0) : (at[next] ?? picture.timeline.span);
     const end = Math.min(width - left, Math.max(x + 1, (until - from) / perPixel));
@@ -220,7 +222,7 @@ function largest(series) {
 }
 
 /**
- * Elements at or before the moment.
+ * Returns the number of elements at or before the moment.
  * @param {number[]} at
  * @param {number} ns
  */
@@ -259,7 +261,8 @@ function paintLabel(pen, picture, strip, top) {
 }
 
 /**
- * Also draws a frame around the part that is in view, and the axis.
+ * Draws the small picture of the whole timeline, a frame in it around the part that is in view, and
+ * the axis.
  * @param {CanvasRenderingContext2D} pen
  * @param {Picture} picture
  * @param {[number, string][]} ticks

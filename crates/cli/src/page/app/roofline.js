@@ -18,7 +18,7 @@ import { visible } from "./text.js";
 const ROOF_HEIGHT = 380;
 const ROOF_MARGIN = { left: 58, right: 14, top: 22, bottom: 40 };
 /**
- * Of these points, some have no room for a name.
+ * At most this many points get a name, if there is room for it.
  */
 const NAMED_POINTS = 10;
 const NAME_LENGTH = 26;
@@ -100,7 +100,8 @@ function drawRoofline(roofline, width) {
       isNamed && svg("text", { class: "note", x: at.toFixed(1), y: height.toFixed(1) }, visible(roof.text)),
     ];
   });
-  // No name may cover a point.
+  // The name of a point must not cover any point. So the places of all points are marked as taken
+  // before the first point gets its name.
   for (const { at } of roofline.points) taken.push({ x: x(at[0] ?? 0) - 6, y: y(at[1] ?? 0) + 4, size: 12 });
   const points = roofline.points.map((point, i) => {
     const [px, py] = [x(point.at[0] ?? 0), y(point.at[1] ?? 0)];

@@ -33,7 +33,7 @@ export function cellNumber(cell) {
 }
 
 /**
- * Null if the cell has no explained mark.
+ * Returns what explains the mark of a cell; null if the cell has no explained mark.
  * @param {Cell | undefined} cell
  * @returns {string | null}
  */
@@ -42,13 +42,14 @@ export function cellNote(cell) {
 }
 
 /**
- * For values that are shown outside of the table.
+ * Returns what explains the marks in these texts, for values that are shown outside of the table.
  * @param {Table} table
  * @param {(string | null)[]} texts
  * @returns {string[]}
  */
 export function marksOf(table, texts) {
-  // `±?` is a mark of its own and contains the mark `±`.
+  // The longest marks are searched first, because a mark can contain another one: `±?` contains
+  // `±`.
   const known = table.marks.map(({ mark }) => mark).filter((mark) => mark !== "").sort((a, b) => b.length - a.length);
   /** @type {Set<string>} */
   const found = new Set();
@@ -64,8 +65,8 @@ export function marksOf(table, texts) {
 }
 
 /**
- * `calls` means from low to high, and `-calls` from high to low. Null means the order of the
- * report.
+ * Parses the order of the rows: `calls` means from low to high, and `-calls` from high to low. Null
+ * means the order of the report.
  * @param {Table} table
  * @param {string} text
  * @returns {{column: number, down: boolean} | null}
@@ -79,7 +80,7 @@ export function sortOf(table, text) {
 }
 
 /**
- * `table.sort` may name the column without its unit.
+ * Finds the column by which the report sorts the table. `table.sort` may name it without its unit.
  * @param {Table} table
  * @returns {number} The column's index; -1 if there is no such column.
  */
@@ -89,7 +90,7 @@ export function reportOrder(table) {
 }
 
 /**
- * The names share this begin.
+ * Finds the begin that all names share.
  * @param {Table} table
  * @returns {number} The number of characters; 0 for a tree.
  */
@@ -121,7 +122,7 @@ function compareCells(a, b, down) {
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
 /**
- * In a larger tree, branches at this depth and below are folded at first.
+ * In a tree with more than `MANY_ROWS` rows, branches at this depth and below are folded at first.
  */
 const OPEN_DEPTH = 2;
 const MANY_ROWS = 40;
@@ -154,7 +155,7 @@ export function shownRows(table, sort, filter, turned) {
   const filtered = filter.trim() !== "";
   const wanted = isMatch.slice();
   if (filtered) {
-    // A parent comes before its children.
+    // The rows are visited from the last to the first, because a parent comes before its children.
     for (let i = wanted.length - 1; i >= 0; i--) {
       const parent = parents[i] ?? -1;
       if (wanted[i] && parent >= 0) wanted[parent] = true;

@@ -9,7 +9,7 @@
 import { momentText, timeText } from "./text.js";
 
 /**
- * 1, 2 or 5 times a power of ten, and not below `least`.
+ * Returns 1, 2 or 5 times a power of ten, not below `least`.
  * @param {number} least
  * @returns {number}
  */
@@ -23,7 +23,7 @@ export function niceStep(least) {
 }
 
 /**
- * About `most` round moments.
+ * Returns about `most` round moments.
  * @param {number} from
  * @param {number} to
  * @param {number} most
@@ -42,7 +42,7 @@ export function momentTicks(from, to, most) {
 const FACTORS = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]];
 
 /**
- * For durations.
+ * Makes a logarithmic scale for durations.
  * @param {number} low In ns, above 0.
  * @param {number} high
  * @param {number} start The place of `low` on the axis.
@@ -65,7 +65,7 @@ export function logScale(low, high, start, end, apart) {
       break;
     }
   }
-  // There may be too few round values, or even powers of ten are too close to each other. Then the
+  // If there are too few round values, or if even powers of ten are too close to each other, the
   // ticks are not round.
   const few = Math.max(2, Math.floor(Math.abs(end - start) / apart / 1.5));
   const count = Math.min(few, 5);

@@ -10,7 +10,7 @@
  */
 
 /**
- * Empty parameters are left out.
+ * Returns the fragment of a state. Empty parameters are left out.
  * @param {string} view
  * @param {Params} [params]
  * @returns {string}
@@ -63,9 +63,10 @@ export class Way {
     try {
       history.scrollRestoration = "manual";
     } catch {
-      // A page in a frame may have no access to the history.
+      // A page in an iframe may have no access to the history.
     }
-    // A step back causes both events. An edit of the address only causes the second one.
+    // A step back or an edit of the address causes `popstate`, `hashchange` or both, depending on
+    // the browser. If both come, `read` does nothing for the second one.
     addEventListener("popstate", () => this.read());
     addEventListener("hashchange", () => this.read());
   }
@@ -80,8 +81,8 @@ export class Way {
   }
 
   /**
-   * `replace` replaces the current entry of the history. So a step back skips frequent changes
-   * (typing, zooming).
+   * With `replace`, the new state replaces the current entry of the history, so that a step back
+   * skips frequent changes (typing, zooming).
    * @param {string} view
    * @param {Params} params
    * @param {boolean} [replace]
@@ -97,7 +98,7 @@ export class Way {
         history.pushState(null, "", text);
       }
     } catch {
-      // The state is kept in memory.
+      // Without the history, the state is kept in memory only.
     }
     this.show(this.state, false);
   }

@@ -17,13 +17,13 @@ import { cellNote, cellNumber, cellText, commonLength, reportOrder, shownRows, s
 import { MISSING, grouped, howMany, visible } from "./text.js";
 
 /**
- * The other rows are made when the reader asks for them.
+ * At first, at most this many rows are made. The other rows are made when the reader asks for them.
  */
 const FIRST_ROWS = 500;
 /** Texts longer than this are cut in the middle if there is not enough room. */
 const LONG_CELL = 40;
 /**
- * A long sentence is broken into lines instead of being cut.
+ * The columns that contain sentences. A long sentence is broken into lines instead of being cut.
  */
 const SENTENCES = ["verdict", "relation"];
 
@@ -128,7 +128,7 @@ function whose(table) {
 const NOT_OF_CALLS = ["between", "site", "path"];
 
 /**
- * Null if the table has no small pictures.
+ * Returns the axis of the small pictures; null if the table has none.
  * @param {Context} context
  * @param {Table} table
  */
@@ -137,7 +137,7 @@ function axisOf(context, table) {
 }
 
 /**
- * The rows at the end of the table are not counted as rows.
+ * Returns the names of the rows at the end of the table, which are not counted as rows.
  * @param {Table} table
  */
 function restNames(table) {
@@ -235,7 +235,7 @@ function columnClass(table, i) {
 }
 
 /**
- * Several columns with long names share the width.
+ * Whether a column besides the first has long names. Then these columns share the width.
  * @param {Table} table
  */
 function hasTwoNames(table) {

@@ -154,7 +154,7 @@ const SHORTEST_PREFIX = 8;
  */
 export function commonStart(names) {
   const [first = ""] = names;
-  // Equal names would lose everything.
+  // If all names are equal, nothing of them would be left.
   if (names.every((name) => name === first)) return 0;
   let length = first.length;
   for (const name of names) {

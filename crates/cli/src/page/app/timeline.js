@@ -372,11 +372,13 @@ function canvasView(context, timeline, lanes, params, place) {
     h("div", { class: "tools" }, chooser.root, field, ...moveButtons(hands.actions), counted),
     legend.root, box, line, other.root);
   box.addEventListener("scroll", draw);
-  // An animation frame changes the height, because Firefox reports an error if the observer does.
+  // The height changes in the next animation frame, because Firefox reports an error if the
+  // observer itself changes it.
   const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);
-  // Chromium discards the first picture of a canvas when it makes a screenshot in virtual time.
+  // The timeline is drawn again later, because Chromium discards the first picture of a canvas when
+  // it makes a screenshot in virtual time.
   resize();
   again = setTimeout(draw, AGAIN_MS);
   return {

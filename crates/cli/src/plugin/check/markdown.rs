@@ -1,4 +1,5 @@
-//! Writes a report that the author of a plugin can publish. With it, a reader can repeat the check.
+//! Writes a report that the author of a plugin can publish. With the report, a reader can repeat
+//! the check.
 
 use std::io::{self, Write};
 
@@ -20,7 +21,8 @@ fn cell(text: &str) -> String {
     cell
 }
 
-/// `unix_s` is in seconds since 1970. The calendar is the proleptic Gregorian one.
+/// Formats a time in UTC. `unix_s` is in seconds since 1970. The calendar is the proleptic
+/// Gregorian one.
 fn utc(unix_s: u64) -> String {
     let (days, rest) = (unix_s / 86_400, unix_s % 86_400);
     // The days are counted from 0000-03-01, in eras of 400 years. The source is `civil_from_days`

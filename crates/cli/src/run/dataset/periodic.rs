@@ -30,7 +30,8 @@ use crate::terminal::say;
 /// The time between two checks whether an export is due.
 const LOOK: Duration = Duration::from_secs(1);
 /// The size of a file of calls divided by the size of the recording, as assumed until the first
-/// such file is written. With a higher value, the first file would often be too small.
+/// such file is written. With a higher value, the first export would often begin before there are
+/// enough calls for a whole file.
 const FIRST_RATIO: f64 = 0.25;
 
 pub struct PeriodicExports {
@@ -39,7 +40,8 @@ pub struct PeriodicExports {
 }
 
 impl PeriodicExports {
-    /// `None` without `--dataset`, or if no thread can be started.
+    /// Starts the thread that runs the exports. Returns `None` without `--dataset`, or if no thread
+    /// can be started.
     pub fn begin(args: &DatasetArgs, directory: &Path, rank: Option<u32>) -> Option<Self> {
         let dir = args.dir.as_ref()?;
         let mut adding = args.adding(dir, directory, rank, true);
@@ -58,7 +60,8 @@ impl PeriodicExports {
         let is_over = Arc::<(Mutex<bool>, Condvar)>::default();
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-dataset".to_owned());
-        // Signals have to interrupt the main thread, which waits for the program.
+        // The new thread blocks signals, because they have to interrupt the main thread, which
+        // waits for the program.
         let before = super::super::sampler::block_signals();
         let thread = builder.spawn(move || exports.run(&told));
         // SAFETY: `block_signals` filled the set with this thread's mask.
@@ -94,7 +97,7 @@ struct Exports {
     adding: Command,
     recording: PathBuf,
     interval: Duration,
-    /// The size in bytes of a new file of calls at which an export begins.
+    /// An export begins when the new calls would make a file of this size, in bytes.
     bytes: u64,
     share: f64,
 }
@@ -137,8 +140,8 @@ impl Exports {
         }
     }
 
-    /// Runs one export. Returns the size in bytes of the calls that it wrote, which it prints;
-    /// `None` if it failed.
+    /// Runs one export. Returns the number that the export prints: the size in bytes of the calls
+    /// that it wrote. Returns `None` if the export failed.
     fn export(&mut self) -> Option<u64> {
         let done = self.adding.spawn().ok()?.wait_with_output().ok()?;
         String::from_utf8(done.stdout).ok()?.lines().last()?.parse().ok()
@@ -161,8 +164,8 @@ fn ends_with_its_parent(command: &mut Command) {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: the closure makes only two system calls. It does not allocate memory, because its
-    // errors are numbers.
+    // SAFETY: the closure makes only two system calls. The closure does not allocate memory,
+    // because its errors are numbers.
     unsafe { command.pre_exec(tie) };
 }
 

@@ -9,12 +9,12 @@ pub struct Output {
     file: File,
     /// Whether stdout and stderr are terminals.
     of: [bool; 2],
-    /// The offset in the file of the output that has not been shown yet.
+    /// The part of the file from this offset on has not been shown yet.
     from: u64,
 }
 
-/// The redirected descriptors, each with a copy of the original one. They are restored when this
-/// value is dropped.
+/// The redirected descriptors, each with a copy of the original one. The original descriptors are
+/// restored when this value is dropped.
 pub struct Redirected(Vec<(RawFd, OwnedFd)>);
 
 impl Output {
@@ -72,8 +72,8 @@ impl Output {
         let mut part = vec![0; 1 << 16];
         while let Ok(read @ 1..) = self.file.read_at(&mut part, self.from) {
             self.from += read as u64;
-            // The output is not escaped: without the view, the program writes to the terminal
-            // itself.
+            // The output is not escaped: without the view, the program would write the same bytes
+            // to the terminal.
             let shown = match self.of {
                 [true, _] => io::stdout().write_all(&part[..read]),
                 _ => io::stderr().write_all(&part[..read]),

@@ -21,7 +21,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
-/// Columns and lines, if the terminal does not report its size.
+/// The assumed number of columns and of lines, if the terminal does not report its size.
 const SIZE: (usize, usize) = (80, 24);
 
 pub struct Screen {
@@ -46,12 +46,12 @@ pub struct Shown<'a> {
     pub live: &'a Live,
     pub name: &'a str,
     pub since: Duration,
-    /// The fraction of a processor's time that reading has taken.
+    /// The fraction of a processor's time that reading the profile's calls has taken.
     pub reading: f64,
 }
 
 impl Screen {
-    /// `None` if neither stdout nor stderr is a terminal.
+    /// Returns the terminal of stdout or stderr. `None` if neither is a terminal.
     pub fn find() -> Option<Self> {
         let of = |file: std::os::fd::BorrowedFd<'_>| file.try_clone_to_owned().ok().map(File::from);
         let terminal = match (io::stdout().is_terminal(), io::stderr().is_terminal()) {
@@ -62,7 +62,7 @@ impl Screen {
         Some(Self { terminal })
     }
 
-    /// `None` if the terminal cannot be written to.
+    /// Enters the alternate screen. Returns `None` if the terminal cannot be written to.
     pub fn enter(self) -> Option<View> {
         let mut view = View { terminal: self.terminal, before: None, has_keys: false };
         view.read_keys();
@@ -77,7 +77,7 @@ impl View {
     /// Changes the terminal's settings so that single keys can be read, and so that Ctrl-Z does not
     /// stop any process. Ctrl-C still sends SIGINT to the recorded program.
     fn read_keys(&mut self) {
-        // SAFETY: zeros are a value of `termios`, which outlives the calls, and `terminal` keeps
+        // SAFETY: zeros are a valid `termios`, `settings` outlives the calls, and `terminal` keeps
         // its descriptor open.
         unsafe {
             let mut settings: libc::termios = std::mem::zeroed();
@@ -100,7 +100,8 @@ impl View {
             .map_or(SIZE, |(width, height)| (width.0.into(), height.0.into()))
     }
 
-    /// Waits at most the time `most` for keys.
+    /// Returns the key that the user has pressed, if the key has a meaning in the view. Waits for
+    /// keys at most for the time `most`.
     pub fn key(&mut self, most: Duration) -> Option<Key> {
         let mut wanted =
             libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -116,7 +117,8 @@ impl View {
             }
             libc::read(wanted.fd, bytes.as_mut_ptr().cast(), bytes.len())
         };
-        // The terminal may be gone, or this process may not read from it.
+        // If nothing was read, the terminal is gone, or this process is not allowed to read from
+        // it.
         self.has_keys = read > 0;
         let typed = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
         typed.iter().any(|byte| matches!(byte, b'q' | b'Q')).then_some(Key::Leave)

@@ -1,5 +1,5 @@
 //! Handles ranks in timelines: chooses the rank that is written, and writes the timelines of the
-//! members (the profiles in a merged one).
+//! members (the profiles that a merged profile consists of).
 
 use std::io;
 
@@ -12,7 +12,8 @@ use super::{Args, fill_one};
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// Does nothing if the user chose no rank.
+/// Removes from the profile all ranks except the one that the user chose. Does nothing if the user
+/// chose no rank, or if no rank was recorded and the user gave `--world-size`.
 pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> {
     let Some(rank) = args.rank else { return Ok(()) };
     let known = profile.known_ranks();
@@ -33,7 +34,8 @@ pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> 
     crate::view::ranks::keep(profile, rank)
 }
 
-/// `None` if the rank is not known, or if the profile has several ranks.
+/// Returns the rank of the profile's processes, and the size of their job. `None` if the rank is
+/// not known, or if the profile has several ranks.
 pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     let known = profile.known_ranks();
     let said = args.rank.map(|rank| Job { rank, size: args.world_size });
@@ -48,7 +50,7 @@ pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     }
 }
 
-/// If no rank was recorded, adds the rank that the user gave.
+/// Returns the manifest. If the manifest has no rank, the rank that the user gave is added.
 pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
     let mut manifest = profile.manifest.clone();
     if manifest.rank.is_none() {
@@ -68,8 +70,9 @@ pub(super) fn facts(profile: &Profile) -> serde_json::Value {
     each.collect()
 }
 
-/// Each member is read with its own clock and its own names of counters. Its timeline differs from
-/// that of the member alone in aligned times and in the numbers of rows.
+/// Writes the timelines of all members, or of those that have the rank that the user chose. Each
+/// member is read with its own clock and its own names of counters, as if it were exported alone.
+/// But its times are shifted to align the members, and its rows may get other names and numbers.
 pub(super) fn fill_members(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,

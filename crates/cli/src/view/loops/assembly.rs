@@ -62,7 +62,8 @@ pub fn table(
     let mut add = |rank: u8, title: &'static str, kind: Kind, cell: &dyn Fn(&Region) -> String| {
         let cells: Vec<String> =
             regions.iter().map(|region| region.map_or_else(|| "–".to_owned(), cell)).collect();
-        // From rank 4 on, a column without any number but 0 is left out.
+        // The rank says how early a narrow table leaves out the column. A column of rank 4 or more
+        // is also left out if it has no number but 0.
         if rank < 4 || cells.iter().any(|cell| cell != "–" && cell != "0") {
             columns.push(column(title, rank, kind, cells));
         }

@@ -23,12 +23,12 @@ use profile::loops::{LoopCode, LoopModule};
 use super::Loops;
 use super::files::Files;
 
-/// The largest size in bytes of a file that is read for its code.
+/// The largest size, in bytes, of a file or kept copy that is read for its code.
 const MOST_BYTES: u64 = 1 << 29;
 
 /// The largest number of bytes of code that are searched for hooks, over all modules. Each module
 /// is searched separately, and all may name the same large file. Searching this many bytes takes
-/// some ten seconds.
+/// about ten seconds.
 const MOST_SEARCHED: u64 = 1 << 32;
 
 pub struct ModuleCode {
@@ -36,7 +36,8 @@ pub struct ModuleCode {
     pub image: Rc<Image>,
     /// The part of the code that belongs to each id of a function or loop.
     pub regions: Regions,
-    /// The file from which the program loaded the code. `None` for code of a JIT compiler.
+    /// The file from which the program loaded the code. `None` for code of a JIT compiler, and for
+    /// code that its loader copied into memory.
     pub object: Option<String>,
     /// Whether the bytes are a copy that was kept in the profile.
     pub is_kept: bool,
@@ -58,8 +59,8 @@ const MOST_IMAGES: usize = 4;
 /// these addresses.
 type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 
-/// The images that were read. Modules of the same file or copy share an image, because an image
-/// contains all of its bytes.
+/// The images that were read. Modules of the same file share an image, because an image contains
+/// all bytes of the file. So do modules that state the same about the same copy.
 #[derive(Default)]
 struct Images {
     /// The images of files, by the path that the profile names.
@@ -72,7 +73,8 @@ struct Images {
 }
 
 impl Images {
-    /// Adds `bytes` to the number of searched bytes. Fails if the limit is exceeded.
+    /// Adds `bytes` to the number of searched bytes. Fails if the number becomes greater than
+    /// [`MOST_SEARCHED`].
     fn search(&mut self, bytes: u64) -> Result<(), String> {
         self.searched = self.searched.saturating_add(bytes);
         if self.searched <= MOST_SEARCHED {
@@ -120,7 +122,8 @@ impl Images {
 
 fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files, images: &mut Images) -> Found {
     let mut why: Option<String> = None;
-    // A module has the same code at each registration, so the first copy that can be read is used.
+    // A module has the same code at each registration, so the first registration whose code can be
+    // read is used.
     for index in &tree.registrations {
         match of_module(loops, &loops.recorded.modules[*index], objects, images) {
             Ok(found) => return Ok(found),
@@ -156,7 +159,8 @@ fn of_module(
     };
     let descriptor = match code {
         Some(code) => code.descriptor,
-        // Profiles of earlier versions do not have the descriptor's address.
+        // Profiles of earlier versions do not have the address of the module's descriptor, so the
+        // image is searched for the descriptor.
         None => {
             *image.descriptors(&module.id).first().ok_or("its descriptor is not in the file")?
         }
@@ -236,11 +240,12 @@ pub struct Line {
     /// The instruction in the notation of assemblers.
     pub text: String,
     pub is_hook: bool,
-    /// The number of machine loops of the region that contain the instruction.
+    /// The number of machine loops (loops in the machine code of the region) that contain the
+    /// instruction.
     pub depth: u32,
     /// Whether a machine loop begins with this instruction.
     pub is_header: bool,
-    /// Whether the instruction is the first one of a range.
+    /// Whether a range of the region begins with this instruction.
     pub is_first: bool,
 }
 

@@ -52,7 +52,8 @@ fn of_module(code: &ModuleCode) -> impl Serialize {
     }
 }
 
-/// Returns what is known about the code of an id, with the instructions if they are `wanted`.
+/// Returns what is known about the code of the function or loop with this id. If `wanted`, its
+/// instructions are listed, too.
 pub fn region(found: &Found, id: u32, wanted: bool) -> Option<impl Serialize> {
     let code = found.as_ref().ok()?;
     let region = code.regions.found.get(&id);
@@ -144,7 +145,8 @@ pub fn texts<'a>(table: &'a ir::table::SideTable, known: &Texts) -> Vec<impl Ser
     table.texts.iter().map(out).collect()
 }
 
-/// Returns the lines of an entry in the texts of its side table.
+/// Returns where an entry (a function or loop) is: its first and last line in each text of the side
+/// table that contains it.
 pub fn places<'a>(table: &'a ir::table::SideTable, entry: &Entry) -> Vec<impl Serialize> {
     let place = |(i, text): (usize, &'a ir::kept::KeptText)| {
         let [first_line, last_line] = range_of(entry, text, i == 0)?;

@@ -38,7 +38,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns a value of the node as a whole; `None` for the row of a single thread.
+    /// Returns a value that only whole nodes have, as `find` finds it; `None` if this is the row of
+    /// a single thread.
     fn of_node<T>(&self, find: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         match self.thread {
             None => find(self),
@@ -80,8 +81,8 @@ pub fn of_title(table: &Table, title: &str) -> String {
     if !known(name) && known(&ns) { ns } else { name.to_owned() }
 }
 
-/// Returns one of a row's times. A time has columns in ticks and in ns, each with a column for half
-/// of its interval.
+/// Returns one of a row's times, such as the inclusive time. There are four columns for a time: the
+/// time in ticks and in ns, and half of its 95 % interval in ticks and in ns.
 type TimeOf = fn(&Times) -> Option<Estimate>;
 
 fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
@@ -186,9 +187,10 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes the CSV of TVM's original lightweight profiling. It has the shown functions and loops
-/// that were entered, with the time of all hits in whole ticks (empty if unknown). The offsets are
-/// those of the machine code, or else return addresses, which are known in mode log.
+/// Writes the CSV of TVM's original lightweight profiling. It has a row for each shown function or
+/// loop that was entered. The column `Processor Cycles` is the time of all hits in whole ticks, or
+/// empty if this is not known. The offsets are addresses of the machine code if the code is known,
+/// or else return addresses, which only mode log records.
 pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
     write!(
         out,

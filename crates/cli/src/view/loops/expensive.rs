@@ -14,7 +14,7 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The largest number of loops that are listed.
+/// The largest number of functions and loops in the list of those that took the most time.
 const LISTED: usize = 5;
 const NAME_WIDTH: usize = 28;
 
@@ -37,8 +37,8 @@ fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)>
     all
 }
 
-/// Returns how many functions and loops were entered, their hits, and the timed ones among the
-/// hits. `None` if nothing was entered.
+/// Returns how many functions and loops were entered, how many hits they had, and how many of these
+/// hits were timed. `None` if nothing was entered.
 fn totals(loops: &Loops<'_>) -> Option<(usize, u128, u128)> {
     let sum = |of: fn(&LoopNode) -> u128| loops.entered().map(|(_, node)| of(node)).sum();
     let entered = loops.entered().count();

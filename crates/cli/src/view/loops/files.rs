@@ -1,15 +1,15 @@
 //! Opens the object files and source texts that a profile names.
 //!
-//! | who has made the profile | where a file is searched |
+//! | who has made the profile | where a file is looked for |
 //! |---|---|
-//! | the caller: directory and manifest belong to it, and not everybody can write to them | at its path, and in the directories that the caller named |
-//! | anybody else | only in those directories |
+//! | the caller: the profile's directory and manifest belong to the caller, and not everybody can write to them | in the directories that the caller named, and then at the file's path |
+//! | anybody else | only in the directories that the caller named |
 //!
 //! A page of `report --html` takes files only from the directories that the caller named, unless
 //! `--code` is given.
 //!
-//! In such a directory, a file is searched first at its whole path (`DIR/usr/lib/x.so`), and then
-//! by its name (`DIR/x.so`). No link in the directory is followed.
+//! In a directory that the caller named, a file is looked up first at its whole path
+//! (`DIR/usr/lib/x.so`), and then by its name (`DIR/x.so`). No link in the directory is followed.
 //!
 //! Even in the caller's own profile, a path may lead to something that must not be opened. Opening
 //! a terminal or a pipe has effects, and `/proc/kmsg` claims to be a regular empty file but blocks
@@ -30,25 +30,28 @@ use crate::view::rights::is_of_caller;
 
 #[derive(Debug, Default)]
 pub struct Files {
-    /// Whether the caller has recorded the profile.
+    /// Whether the profile belongs to the caller, as the first row of the table says.
     is_own: bool,
-    /// Whether the paths in the profile are not opened, even if the caller has recorded it.
+    /// Whether no file is opened at a path from the profile, even if the profile belongs to the
+    /// caller.
     is_unasked: bool,
     directories: Vec<PathBuf>,
 }
 
 impl Files {
-    /// Also searches at the paths in the profile, if the caller has recorded it.
+    /// Looks for files in `directories`, and also at the paths from the profile if the profile
+    /// belongs to the caller.
     pub fn new(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_own: is_of_caller(profile.root()), is_unasked: false, directories }
     }
 
-    /// Searches files only in the directories that the caller named.
+    /// Looks for files only in the directories that the caller named.
     pub fn unnamed(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_unasked: true, ..Self::new(profile, directories) }
     }
 
-    /// Reads a file that the profile names. `option` names directories, for messages.
+    /// Reads a file that the profile names. `option` is the name of the command's option for
+    /// directories; error messages mention this option.
     pub fn read(&self, path: &str, most: u64, option: &str) -> Result<(Vec<u8>, Metadata), String> {
         let mut why = None;
         for directory in &self.directories {
@@ -115,14 +118,16 @@ const MADE_UP: [i64; 17] = [
     0x0765_5821, // resctrl
 ];
 
-/// Opens a regular file whose file system stores its contents. Fails without opening other files.
+/// Opens a regular file whose file system stores its contents. For other files, this function fails
+/// without opening them.
 fn plain(path: &Path) -> io::Result<File> {
     let found =
         File::options().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;
     if !found.metadata()?.is_file() {
         return Err(io::Error::other("it is not a plain file"));
     }
-    // SAFETY: `statfs` consists of integers, for which zeros are values, and outlives the call.
+    // SAFETY: `statfs` consists of integers, so zeros are a valid value of it, and `system`
+    // outlives the call of `fstatfs`.
     let system = unsafe {
         let mut system: libc::statfs = std::mem::zeroed();
         match libc::fstatfs(found.as_raw_fd(), &mut system) {

@@ -19,7 +19,7 @@ use crate::view::losses::losses_out;
 
 pub const LOOPS_SCHEMA: &str = "counterpoint.loops/1";
 
-/// Prints what the user chose, also functions and loops that were never entered.
+/// Prints the functions and loops that the user chose, including those that were never entered.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,

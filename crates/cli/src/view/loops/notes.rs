@@ -11,7 +11,7 @@ use super::text::Marks;
 use super::{Loops, module_name, told_apart};
 use crate::view::units::{count, grouped, plural, time};
 
-/// At most this many reasons for leaving out loops are listed.
+/// A note lists at most this many reasons why functions and loops were not instrumented.
 const REASONS: usize = 4;
 
 /// Returns the line above a tree: the name of the module, the number of hits, and how many of the
@@ -35,7 +35,7 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
         Mode::Count => String::new(),
         _ => format!(", {} timed", count(timed)),
     };
-    // Without a side table, the name is only an identity.
+    // Without a side table, a module has no name but only an identity.
     let word = if tree.table.is_some() { "" } else { "module " };
     let name = match told_apart(loops, tree) {
         Some(functions) => format!("{}, {functions}", module_name(tree)),
@@ -44,8 +44,8 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
     format!("{word}{name}: {hits}{timed} in {of} ({places})")
 }
 
-/// Returns the notes below a tree; `verbose` adds the module's identity, its instrumenter and its
-/// mode.
+/// Returns the lines directly below a tree: whether the cost of measuring is subtracted from its
+/// times and, if `verbose`, the module's identity, instrumenter and mode.
 pub fn facts(loops: &Loops<'_>, tree: &LoopTree, verbose: bool) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if tree.nodes.iter().any(|node| node.all.raw.is_some()) {

@@ -1,4 +1,4 @@
-//! Describes the loops of a TVM schedule, and why some of them have no row.
+//! Describes the loops of a TVM schedule, and why some of them have no row in the table.
 
 use analysis::loops::{LoopTree, Unrolled};
 use ir::schedule::ScheduledLoop;
@@ -50,8 +50,9 @@ pub fn words(one: &ScheduledLoop) -> String {
     }
 }
 
-/// Returns `3 each, 1 apart`: each iteration of the machine code does 3 iterations of the
-/// schedule's loop, and 1 of each hit is done before or after the loop.
+/// Returns a text such as `3 each, 1 apart`. It means: one iteration of the loop in the machine
+/// code does 3 iterations of the schedule's loop. In each hit, 1 more iteration of the schedule's
+/// loop is done before or after the loop in the machine code.
 pub fn unrolled(of: Unrolled) -> String {
     match of.apart {
         0 => format!("{} each", grouped(of.each.into())),

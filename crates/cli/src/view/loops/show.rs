@@ -30,12 +30,12 @@ use crate::view::preempted;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The largest number of loops with impossible numbers that are named.
+/// A note names at most this many functions and loops whose numbers contradict each other.
 const NAMED: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopFormat {
-    /// A format of other views, too.
+    /// A format that other views have, too.
     Of(Format),
     /// The CSV table of TVM's original lightweight profiling.
     LwpCsv,
@@ -50,7 +50,7 @@ impl From<LoopFormat> for terminal::Kind {
     }
 }
 
-/// What is shown, and how. `loops report` documents each option.
+/// What is shown, and how. Each field is an option of `loops report`, whose help explains it.
 pub struct Chosen<'a> {
     pub format: LoopFormat,
     pub raw: bool,
@@ -275,8 +275,8 @@ mod tests {
 
     use super::*;
 
-    /// The calls of a thread take 1 s, of which it was on a CPU for 0.6 s. The thread lost the CPU
-    /// 300 times.
+    /// The calls of a thread take 1 s, and the thread was on a CPU for 0.6 s of this time. The
+    /// thread lost the CPU 300 times.
     #[test]
     fn times_of_loops_include_what_other_programs_took() {
         let mut script = ProfileScript::monotonic();

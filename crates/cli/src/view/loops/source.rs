@@ -1,5 +1,5 @@
-//! Prints the compiler's text of functions, with the numbers of their loops in the margin; or the
-//! texts and the machine code of one loop side by side.
+//! Prints the texts of functions (their source and the compiler's IR), with the numbers of their
+//! loops in the margin. Also prints the texts and the machine code of one loop side by side.
 //!
 //! ```text
 //!   id     hits  of function │ line
@@ -25,21 +25,22 @@ use crate::terminal::visible;
 use crate::view::units::{count, percent, shorten};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The narrowest column in which code is printed.
+/// Texts and code are printed side by side only if each column is at least this wide.
 const COLUMN: usize = 48;
 const GAP: &str = " │ ";
 /// A listing has at most this many instructions.
 pub const MOST_LINES: usize = 100_000;
 
-/// The lines of a compiler's text by number, or the reason why they cannot be shown.
+/// The lines of a text (source or IR), by their numbers, or the reason why they cannot be shown.
 pub type Lines = Result<BTreeMap<u32, String>, String>;
 
 /// Text files with more bytes are not read.
 const MOST_TEXT: u64 = 1 << 30;
 /// The memory in bytes that all texts of a report may take, besides [`MOST_UNPACKED`] for each byte
-/// of packed text. Compilers' texts unpack to less than 40 times their size.
+/// of packed text. The texts of compilers become less than 40 times as large when they are
+/// unpacked.
 const UNPACKED_ANYWAY: u64 = 64 << 20;
-/// See [`UNPACKED_ANYWAY`].
+/// The additional memory in bytes that texts may take for each byte of packed text.
 const MOST_UNPACKED: u64 = 128;
 
 /// The texts of the side tables. A text is unpacked when it is first shown.
@@ -48,13 +49,14 @@ pub struct Texts {
     sources: Files,
     /// The memory in bytes that texts may still take.
     room: Cell<u64>,
-    /// The unpacked texts, by the address of the packed text, which the report owns. Name and hash
-    /// cannot be the key: two texts may have the same ones and different lines.
+    /// The unpacked texts, by the address of the packed text. The report owns the packed texts, so
+    /// their addresses do not change. Name and hash cannot be the key: two texts with the same name
+    /// and hash may have different lines.
     known: RefCell<HashMap<usize, Rc<Lines>>>,
 }
 
 impl Texts {
-    /// A text that is not in its side table is searched as a file in `sources`.
+    /// A text that is not in its side table is looked for as a file in `sources`.
     pub fn new(loops: &Loops<'_>, sources: Files) -> Self {
         let tables = loops.table.modules.iter().filter_map(|tree| tree.table.as_ref());
         let packed: u64 = tables.flat_map(|table| &table.texts).map(KeptText::packed).sum();
@@ -62,7 +64,8 @@ impl Texts {
         Self { sources, room, known: RefCell::default() }
     }
 
-    /// Returns the lines of a text from the side table, or else from the file that it names.
+    /// Returns the lines of a text. They are in the side table, or else in the file with the text's
+    /// path.
     pub fn lines(&self, text: &KeptText) -> Rc<Lines> {
         let key = std::ptr::from_ref(text).addr();
         if let Some(known) = self.known.borrow().get(&key) {
@@ -165,8 +168,8 @@ fn margin(
     format!("{:>6}  {:>9}  {share:>11}", node.id, count(node.all.hits))
 }
 
-/// Returns which part of its function's time a loop took. Without functions (`--no-functions`), the
-/// outermost loop takes the place of the function. `None` if a time is not known, or if the
+/// Returns the share of its function's time that a loop took. Without functions (`--no-functions`),
+/// the outermost loop takes the place of the function. `None` if a time is not known, or if the
 /// function took none.
 pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     let mut top = node;
@@ -211,7 +214,7 @@ pub fn side_by_side(
 ) -> io::Result<()> {
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     if let (true, Some(table), Some(entry)) = (source, &tree.table, tree.entry(node)) {
-        // The texts are in the order of compilation: the source first.
+        // The columns are in the order of compilation: the source first.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = range_of(entry, text, i == 0) else { continue };
             let rows = match &*loops.more.texts.lines(text) {
@@ -299,7 +302,8 @@ pub fn is_for_debuggers(line: &str) -> bool {
 }
 
 /// Returns a line of MLIR without source locations, such as `loc(callsite("a" at "b.mlir":2:1))`,
-/// which are often longer than the code. Other languages, and incomplete locations, are unchanged.
+/// which are often longer than the code. Lines of other languages, and incomplete locations, are
+/// unchanged.
 pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     const PLACE: &str = " loc(";
     if language != "mlir" || !line.contains(PLACE) {
@@ -322,7 +326,8 @@ pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     Cow::Owned(shown + rest)
 }
 
-/// Returns the first position outside of string literals from which the rest satisfies `is_wanted`.
+/// Returns the first position outside of string literals at which `is_wanted` accepts the rest of
+/// the line.
 fn outside_of_strings(line: &str, mut is_wanted: impl FnMut(&str) -> bool) -> Option<usize> {
     let (mut is_string, mut is_escaped) = (false, false);
     for (at, c) in line.char_indices() {
@@ -342,7 +347,8 @@ fn pad(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// `›` marks the first instruction of a range, `·` a hook, and a bar each machine loop around it.
+/// Formats an instruction. `›` marks the first instruction of a range, `·` marks a hook, and there
+/// is a bar for each machine loop around the instruction.
 fn instruction(line: &Line) -> String {
     let mut bars = "│".repeat(line.depth as usize);
     if line.is_header {

@@ -1,5 +1,6 @@
-//! For `stats`: prints mean and standard deviation of the timed hits of loops. The times of single
-//! hits are not kept, so quantiles are not known.
+//! For `stats`: prints the mean and the standard deviation of the times of hits, for each function
+//! and loop. Only mode log keeps times of single hits, and only of the first ones, so quantiles are
+//! not known.
 
 use std::io::{self, Write};
 
@@ -30,7 +31,7 @@ fn deviation_ns(tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     tree.ns(node.all.deviation?)
 }
 
-/// Returns the functions and loops that `chosen` finds.
+/// Returns the functions and loops that `chosen` selects.
 pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<impl Serialize> {
     let out = |(tree, node): (&LoopTree, &LoopNode)| {
         object! {
@@ -46,7 +47,8 @@ pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<impl Serialize> {
     chosen(loops, glob).into_iter().map(out).collect()
 }
 
-/// Prints a table of what `chosen` finds, or returns false.
+/// Prints a table of the functions and loops that `chosen` selects. Returns false if there are
+/// none.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,

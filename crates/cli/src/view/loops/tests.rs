@@ -1,5 +1,6 @@
-//! Compares the output of each format with the files in tests/golden/loops. The numbers of
-//! `crates/analysis/tests/loops.rs` were computed by hand. One tick is 1 ns.
+//! Compares the output of each format with the files in tests/golden/loops. The numbers themselves
+//! are tested in `crates/analysis/tests/loops.rs`, with ones that were computed by hand. One tick
+//! is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -192,8 +193,8 @@ fn tables_for_people() {
     with_loops(true, |loops| compare("raw.out", &text(loops, Rows::default(), Some(120))));
 }
 
-/// A loop of the schedule has 25 iterations. LLVM moved the first one out of the loop and unrolled
-/// the others by three, so the machine code has 8 iterations.
+/// A loop of the schedule has 25 iterations. LLVM moved the first iteration out of the loop and
+/// unrolled the others by three, so the loop in the machine code has 8 iterations.
 #[test]
 fn iterations_are_those_of_the_machine_code() {
     let (_scratch, dir) = ProfileScript::monotonic().written();
@@ -228,8 +229,8 @@ fn iterations_are_those_of_the_machine_code() {
         said.contains("schedule iterations: how many iterations of the loop in the schedule"),
         "{said}"
     );
-    // If two loops of the machine code come from one loop of the schedule, the iterations of each
-    // are not known.
+    // If two loops of the machine code come from one loop of the schedule, it is not known how many
+    // of its iterations each of the two does.
     let of_two = with_schedule(vec![2, 3]);
     assert!(of_two.contains("serial 25") && !of_two.contains("each, 1 apart"), "{of_two}");
     assert!(!of_two.contains("schedule iterations"), "{of_two}");
@@ -251,7 +252,8 @@ fn tables_for_programs() {
     });
 }
 
-/// The name of every field of the document is in backquotes in docs/loops.md or docs/schema.md.
+/// The name of every field of the JSON document is in backquotes in docs/loops.md or
+/// docs/schema.md.
 #[test]
 fn every_field_is_explained() {
     fn keys(value: &serde_json::Value, found: &mut BTreeSet<String>) {
@@ -328,8 +330,8 @@ fn rows_are_chosen_in_every_format() {
     });
 }
 
-/// The columns and their order are those of the talk on lightweight profiling. Only mode log has
-/// offsets.
+/// The columns and their order are those of TVM's original lightweight profiling. Machine code is
+/// not read here, so only mode log has offsets.
 #[test]
 fn the_original_table() {
     with_loops(true, |loops| {

@@ -32,7 +32,7 @@ const SAMPLED_ONLY: &str = "≈ ";
 pub struct Rows {
     /// Whether a row for each thread follows the row of a function or loop.
     pub threads: bool,
-    /// Whether what was never entered has rows as well.
+    /// Whether functions and loops that were never entered have rows, too.
     pub all: bool,
     /// Whether the identity, instrumenter and mode of each module are shown.
     pub verbose: bool,
@@ -45,13 +45,13 @@ struct Line<'a> {
     of_thread: bool,
 }
 
-/// Returns the chosen rows of one module for a page.
+/// Returns the columns of the chosen rows of one module, for the HTML page.
 pub fn cells<'a>(loops: &Loops<'a>, module: usize) -> Vec<Shown<'a>> {
     let rows = Rows { threads: false, all: false, verbose: false };
     columns(loops, &loops.table.modules[module], &lines(loops, module, rows))
 }
 
-/// Prints the chosen rows of one module. Returns the marks in them.
+/// Prints the chosen rows of one module. Returns the marks in these rows.
 pub fn tree(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -75,7 +75,7 @@ pub fn tree(
     Ok(marks)
 }
 
-/// Returns the marks in the chosen rows of one module, for a page.
+/// Returns the marks in the chosen rows of one module, for the HTML page.
 pub fn marks(loops: &Loops<'_>, module: usize) -> Marks {
     let rows = Rows { threads: false, all: false, verbose: false };
     marks_of(loops, &loops.table.modules[module], &lines(loops, module, rows))
@@ -115,9 +115,9 @@ pub struct Marks {
     pub intervals: bool,
     /// `±?`: the interval of a time is not known.
     pub unknown: bool,
-    /// `~`: iterations were counted in some of the hits.
+    /// `~`: iterations were counted in only some of the hits.
     pub scaled: bool,
-    /// Iterations of the machine code are known for a row.
+    /// For a row, the number of iterations of the loop in the machine code is known or estimated.
     pub iterations: bool,
     /// A row has a value in the column `schedule iterations`.
     pub unrolled: bool,

@@ -1,6 +1,6 @@
-//! Collects what `analysis::loops::traffic` needs for bounds of the data that loops moved. It takes
-//! the bytes of loads and stores in machine code, the sizes of an op's tensors, and hits,
-//! iterations and times.
+//! Computes bounds of the number of bytes that loops moved, with `analysis::loops::traffic`. The
+//! inputs are the bytes of loads and stores in machine code, the sizes of an op's tensors, and
+//! hits, iterations and times.
 
 use analysis::loops::traffic::{Bounds, Requests, bytes_of_arguments, footprint, requested};
 use analysis::loops::{Estimate, LoopNode, LoopTree};
@@ -18,8 +18,8 @@ fn seconds(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Estima
 }
 
 /// Returns bounds of the number of bytes that the loads and stores of a loop requested. `None` if
-/// the loop's code or iterations are not known, or if the code is not a single innermost machine
-/// loop without calls.
+/// the loop's code or iterations are not known, or if the code contains calls, jumps to unknown
+/// places, or not exactly one machine loop.
 pub fn of_code(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -31,7 +31,8 @@ pub fn of_code(
     if !only.innermost || region.counts.calls > 0 || region.unknown_jumps > 0 {
         return None;
     }
-    // What hooks save from registers to memory is no work of the loop.
+    // These sums do not contain what hooks save from registers to memory, because that is no work
+    // of the loop.
     let bytes = |c: &code::region::Counts| c.bytes_loaded + c.bytes_stored;
     let requests = Requests {
         region: bytes(&region.counts),
@@ -43,8 +44,8 @@ pub fn of_code(
 }
 
 /// Returns bounds of the number of bytes of arguments that the calls of a TVM function touched. The
-/// sizes come from the op with the function's name. `None` if ops of this name have different types
-/// or shapes.
+/// sizes come from the op with the function's name. `None` if no op has this name, or if ops of
+/// this name have different types or shapes.
 pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {
     let entry = tree.entry(node).filter(|entry| entry.kind == Kind::Function)?;
     let name = entry.function.trim_start_matches("__tvm_ffi_").trim_end_matches("_compute_");

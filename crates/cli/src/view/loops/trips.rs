@@ -1,4 +1,5 @@
-//! Prints how many iterations a loop had in each hit.
+//! Prints how many iterations a loop had in its hits (a hit is one entry into the loop): a range,
+//! and a histogram.
 
 use std::io::{self, Write};
 
@@ -10,20 +11,21 @@ use super::readable_full_name;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent};
 
-/// Marks iterations that were counted in some of the hits.
+/// Marks iterations that were counted in only some of the hits.
 pub(super) const SCALED: &str = "~";
 /// The table leaves out other columns before names get narrower than this.
 pub(super) const NAME_WIDTH: usize = 22;
 
-/// Returns the smallest and the largest number of iterations among the counted hits. If none was
-/// counted and all ended, both are the number that the text determines. `None` if neither is known.
+/// Returns the smallest and the largest number of iterations among the counted hits. If these
+/// numbers are not known, both are the number that the compiler's IR determines, unless a timed hit
+/// did not end. Otherwise, or if there was no hit, returns `None`.
 pub fn range(entry: Option<&Entry>, numbers: &Numbers) -> Option<(u64, u64)> {
     let counted = numbers.trips.as_ref().map(|trips| (trips.least, trips.most));
     let said = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
     counted.or_else(|| said.filter(|_| numbers.hits > 0).map(|each| (each, each)))
 }
 
-/// Returns the number of iterations in a hit: `8`, or `1 to 1,000`.
+/// Returns the numbers of iterations of single hits as text: `8`, or `1 to 1,000`.
 pub fn each(entry: Option<&Entry>, numbers: &Numbers) -> Option<String> {
     let (least, most) = range(entry, numbers)?;
     let is_known =
@@ -35,7 +37,8 @@ pub fn each(entry: Option<&Entry>, numbers: &Numbers) -> Option<String> {
     })
 }
 
-/// Returns the ranges of iterations that have hits, and the hits.
+/// Returns the histogram without empty buckets. A bucket has its smallest and its largest number of
+/// iterations, and its number of hits.
 pub fn buckets(numbers: &Numbers) -> impl Iterator<Item = ((u64, u64), u128)> {
     let all = numbers.trips.as_ref().map_or(&[][..], |trips| &trips.buckets);
     let taken = all.iter().enumerate().filter(|(_, hits)| **hits > 0);
@@ -54,7 +57,7 @@ pub fn histogram_cell(buckets: impl Iterator<Item = ((u64, u64), u128)>) -> Opti
     (!cells.is_empty()).then(|| cells.join(" "))
 }
 
-/// Prints the histograms of a module. Returns false without any.
+/// Prints the histograms of all loops of a module. Returns false if no loop has a histogram.
 pub fn histograms(out: &mut impl Write, tree: &LoopTree, width: Option<usize>) -> io::Result<bool> {
     let nodes = || tree.nodes.iter().filter(|node| buckets(&node.all).next().is_some());
     let lines: Vec<_> =

@@ -12,19 +12,19 @@ use super::View;
 use crate::view::names::fit;
 use crate::view::table::{Column, Quantity, Table, Value};
 
-/// People get arguments shortened to this width.
+/// In tables for people, arguments are shortened to this width.
 const ARGUMENTS_WIDTH: usize = 36;
 pub const ARGUMENTS: &str = "arguments";
 
-/// Who reads a table, which decides about its columns.
+/// The readers of a table. They decide which columns the table has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
     /// Programs get all columns, with unchanged values.
     Programs,
     /// People get fewer columns and shortened arguments.
     People,
-    /// There is no room for a column of arguments, so they are written after the names that several
-    /// ops share.
+    /// People whose terminal has no room for a column of arguments. If several ops have the same
+    /// name, arguments are written after this name.
     PeopleInANarrowPlace,
 }
 
@@ -78,7 +78,7 @@ fn title(view: &View<'_>, row: &OpRow) -> String {
     format!("{}{range}{launch}{outside}", demangle(name(row), Detail::Short))
 }
 
-/// Whether several rows have the same title; they differ in arguments or devices.
+/// Whether several rows have the same title. Such rows differ in their arguments or devices.
 pub fn names_are_shared(view: &View<'_>) -> bool {
     titles(view).values().any(|rows| *rows > 1)
 }
@@ -91,8 +91,8 @@ fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     titles
 }
 
-/// Returns titles to which arguments, and then devices, are added where several rows have the same
-/// one.
+/// Returns the titles of the rows. If several rows have the same title, their arguments are added
+/// to it. If titles are still equal, devices are added, too.
 fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     let shared = titles(view);
     let with_arguments = |row: &OpRow| {
@@ -123,7 +123,8 @@ fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
     short.into_iter().map(|text| Some(Value::Text(text))).collect()
 }
 
-/// Returns the row's share of the time of all runs or, without runs, of all ops.
+/// Returns the row's self time as a part of the time of all runs. Without runs, it is a part of the
+/// time of all ops.
 fn share(view: &View<'_>, row: &OpRow) -> Option<f64> {
     let whole = match view.table.runs {
         0 => view.table.outside,
@@ -263,15 +264,15 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     if readers == Readers::PeopleInANarrowPlace {
         columns.retain(|column| column.name != ARGUMENTS);
     }
-    // Parallel regions outside of ops have a row without calls. People see it only in the table of
-    // regions.
+    // Parallel regions outside of ops have a row without calls. People see this row only in the
+    // table of regions.
     let mut order = order(view, |row| row.own.value);
     order.retain(|row| !people || has_calls(&rows[*row]));
     Table::new(columns, order)
 }
 
-/// Adds the columns of one counter: of the calling threads, and of the worker threads that worked
-/// for them.
+/// Adds the columns of one counter: its values on the calling threads, and those on the worker
+/// threads that worked for these threads.
 fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter: &CounterInfo) {
     let rows = &view.table.rows;
     let (name, unit) = (&counter.name, counter.unit());
@@ -318,8 +319,9 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     ));
 }
 
-/// Returns a value of a user's collector. Counts and durations are sums; percentages and ratios are
-/// means over the calls that have one. A text is returned if the calls agree about it.
+/// Returns the value that the table shows for a row and a user's collector. Counts and durations
+/// are sums; percentages and ratios are means over the calls that have a value. A text is returned
+/// if the calls agree about it.
 fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     if sum.calls == 0 {
         return None;

@@ -1,6 +1,6 @@
-//! Writes the rows, and their runs and ops, as JSON, which `docs/schema.md` describes. Missing
-//! values are `null`. Each run or op is written when it is read, so memory does not grow with their
-//! number.
+//! Writes the rows of the table, the runs, and the calls of ops as JSON, in the format that
+//! `docs/schema.md` describes. Missing values are `null`. Each run or call is written as soon as it
+//! is read, so the use of memory does not grow with their number.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -30,8 +30,8 @@ struct ValueOut<'a> {
     kind: &'static str,
 }
 
-/// The counter values of a call, by name. Written as an empty object if no counters were read in
-/// the call.
+/// The counter values of a call, by name. An empty list of values is written as an empty object:
+/// the worker threads of a call without parallel regions have no values.
 struct Counters<'a> {
     names: &'a [(&'a str, usize)],
     values: &'a [Option<u64>],
@@ -106,7 +106,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
 
 struct Rows<'a> {
     sort: &'a str,
-    /// `None` if the numbers of calls are not known.
+    /// The table of the rows. `None` in a run with a budget if the user selects calls by their
+    /// time, which is unknown for calls that were not timed.
     table: Option<Table>,
     /// The rows whose calls are shown; `None` for all.
     shown: Option<HashSet<usize>>,
@@ -163,7 +164,7 @@ fn member(out: &mut impl Write, name: &str, value: &(impl Serialize + ?Sized)) -
     Ok(())
 }
 
-/// Returns the keys of users' values, without duplicates.
+/// Returns the key, name and kind of each value that users' collectors record, without duplicates.
 fn values(profile: &Profile) -> Vec<ValueOut<'_>> {
     let mut all: Vec<ValueOut<'_>> = Vec::new();
     for key in profile.processes.iter().flat_map(|process| &process.value_keys) {
@@ -246,7 +247,7 @@ struct Context<'a> {
     /// The names of counters, sorted and without duplicates, each with the index of one counter of
     /// this name.
     names: Vec<(&'a str, usize)>,
-    /// Whether the run had a budget: then some calls were counted and not timed.
+    /// Whether the run had a budget. In a run with a budget, some calls were counted and not timed.
     sampled: bool,
 }
 
@@ -281,8 +282,8 @@ impl<'a> Context<'a> {
         Counters { names: &self.names, values }
     }
 
-    /// Returns the weight of a timed call and the number of calls that were skipped before it.
-    /// `None` if the run had no budget.
+    /// Returns the weight of a timed call (the number of calls that it stands for) and the number
+    /// of calls that were skipped before it. `None` if the run had no budget.
     fn drawn(&self, drawn: Drawn, counters: &[Option<u64>]) -> Option<impl Serialize> {
         let weight = u64::from(drawn.period.max(1));
         let read = counters.iter().any(Option::is_some);
@@ -314,7 +315,8 @@ impl<'a> Context<'a> {
                     Given::Text(text.map(String::as_str))
                 }
             };
-            // Two collectors may use the same name.
+            // Two collectors may use the same name. In this case, the id is added to the second
+            // name.
             let name = match all.contains_key(key.name.as_str()) {
                 true => Cow::Owned(format!("{} ({id})", key.name)),
                 false => Cow::Borrowed(key.name.as_str()),
@@ -331,7 +333,7 @@ struct Writer<'a, W> {
     what: What,
     machines: &'a [(usize, &'a str)],
     rows: &'a Rows<'a>,
-    /// The virtual machine of each process and op.
+    /// For each process and op that was looked up: the index of its virtual machine in `machines`.
     vms: HashMap<(usize, OpId), Option<usize>>,
     empty: bool,
     result: io::Result<()>,

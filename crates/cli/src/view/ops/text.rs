@@ -18,7 +18,7 @@ use crate::view::text;
 use crate::view::units::{grouped, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// Fails if `--sort` names no column.
+/// Returns an error if `--sort` names no column.
 pub fn check(view: &View<'_>) -> Result<(), Failure> {
     view.chosen.arrange(&mut columns::ops(view, columns::Readers::People))
 }
@@ -80,16 +80,16 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     Ok(())
 }
 
-/// Prints the table of ops. Arguments have their own column. If it does not fit, they are written
-/// after the names that several ops share.
+/// Prints the table of ops. Arguments have their own column. If this column does not fit, the
+/// arguments are written after the names that several ops share.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
     let table = arranged(view);
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        // Here names contain arguments, to which a filter must not be applied, so the rows are
-        // those of the wide table.
+        // In this narrow table, names contain arguments, to which `--filter` must not be applied.
+        // So the rows are taken from the wide table, which was already filtered.
         let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
         (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
         text::table(&mut printed, &narrow, width)?;
@@ -100,12 +100,12 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
 /// Returns the rows that the user asked for.
 pub fn arranged(view: &View<'_>) -> Table {
     let mut table = columns::ops(view, columns::Readers::People);
-    // This does not fail: `check` has already found the column of `--sort`.
+    // This cannot fail, because `check` has already accepted the column of `--sort`.
     let _ = view.chosen.arrange(&mut table);
     table
 }
 
-/// Whether some op ran inside of another op, so that its self time and total differ.
+/// Whether some op has other ops inside of it, so that its self time differs from its total time.
 fn has_inside(view: &View<'_>) -> bool {
     view.table.rows.iter().any(|row| row.total.value > row.own.value)
 }
@@ -145,8 +145,8 @@ fn runs(view: &View<'_>) -> String {
     )
 }
 
-/// Returns sentences about regions whose tasks ran one after the other. The reason may be another
-/// program that used the other CPUs; this is not known.
+/// Returns sentences about regions whose tasks ran one after the other. The reason is not known.
+/// For example, another program may have used the other CPUs.
 fn serial(view: &View<'_>, order: &[usize]) -> Vec<String> {
     let rows = &view.table.rows;
     let mut lines = Vec::new();
@@ -222,7 +222,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
     notes
 }
 
-/// Returns the names of the bookkeeping ops in the table, as their hosts name them.
+/// Returns the names of the bookkeeping ops in the table, as patterns such as `vm.builtin.*`.
 fn bookkeeping(view: &View<'_>) -> String {
     let rows = view.table.rows.iter();
     let of_rows: BTreeSet<Cow<'_, str>> = rows
@@ -231,7 +231,7 @@ fn bookkeeping(view: &View<'_>) -> String {
             _ => None,
         })
         .collect();
-    // With `--all`, no row sums up bookkeeping: each of these ops has its own row.
+    // With `--all`, no row sums up bookkeeping: each bookkeeping op has its own row.
     let ops = &view.profile.ops;
     let of_ops = ops.all().iter().filter(|op| of_rows.is_empty() && op.bookkeeping);
     let prefixes: BTreeSet<&str> = of_ops.map(|op| &*ops.host_of(op).bookkeeping).collect();

@@ -3,15 +3,16 @@
 //! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, even if the text comes
 //! from somebody else. A name such as `=HYPERLINK(…)` in somebody else's profile would become a
 //! formula. Therefore an apostrophe, which marks a text, is put before such a cell. An apostrophe
-//! is also put before a leading apostrophe, so a program can always remove one. Numbers are not
-//! changed.
+//! is also put before a leading apostrophe, so a program can always remove the first apostrophe.
+//! Numbers are not changed.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::table::Table;
 
-/// Returns the text as a CSV field, guarded and quoted if necessary.
+/// Returns the text as a CSV field, with an apostrophe before it (see [`guarded`]) and with quotes
+/// around it where necessary.
 pub fn field(text: &str) -> String {
     let text = guarded(text);
     match text.contains(['"', ',', '\r', '\n']) {
@@ -21,8 +22,8 @@ pub fn field(text: &str) -> String {
 }
 
 /// Puts an apostrophe before a text that a spreadsheet could evaluate (see the top of the file).
-/// Such texts begin with the characters that OWASP lists (also tab, line ends and full-width
-/// signs), also after spaces.
+/// Such a text begins with one of the characters that OWASP lists: `=`, `+`, `-` or `@` (also
+/// full-width, and also after spaces), a tab or a line end.
 pub fn guarded(text: &str) -> Cow<'_, str> {
     const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let begins = text.starts_with(['\'', '\t', '\r', '\n']);

@@ -25,7 +25,7 @@ const PLACE_WIDTH: usize = 16;
 /// Prose in a narrower column is hard to read, so another column is left out first.
 const PROSE_LEAST: usize = 24;
 const GAP: &str = "  ";
-/// The rank of a column without a useful value in this table.
+/// The rank of a column whose cells contain no useful value.
 pub const SAYS_NOTHING: u8 = u8::MAX;
 /// At most this many left-out columns are named.
 const NAMED: usize = 3;
@@ -38,8 +38,8 @@ pub enum Kind {
     Text,
     /// Aligned right.
     Number,
-    /// Source locations. They are shortened first, and their column is left out before names look
-    /// the same.
+    /// Source locations. They are shortened first, and their column is left out before more than
+    /// the common beginning of names is cut.
     Place,
     /// Sentences, which are broken into lines. Only the last column may be of this kind.
     Prose,
@@ -48,7 +48,7 @@ pub enum Kind {
 /// How the names in the first column may be shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// The common beginning is cut first; [`Layout::common`] has it.
+    /// The common beginning of the names is cut first, and is stored in [`Layout::common`].
     Ops,
     /// Names with indentation, which have no common beginning.
     Tree,
@@ -59,7 +59,7 @@ pub enum Names {
 }
 
 pub struct Shown<'a> {
-    /// The column's name in the line that lists left-out columns.
+    /// The column's name in [`Layout::left_out`].
     pub name: &'a str,
     /// The column's heading. A table without any headings has no heading line.
     pub title: String,
@@ -110,9 +110,9 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Prints columns in at most `width`, if that is possible. Shortens source locations, leaves out
-/// the columns of the highest ranks, breaks prose, and shortens the first column. If `width` is
-/// `None`, everything is as wide as it needs to be.
+/// Prints the columns in lines of at most `width` characters, if that is possible. Where necessary,
+/// shortens source locations, leaves out the columns of the highest ranks, breaks prose, and
+/// shortens the first column. If `width` is `None`, everything is as wide as it needs to be.
 pub fn layout<'a>(
     out: &mut impl Write,
     mut shown: Vec<Shown<'a>>,
@@ -123,11 +123,12 @@ pub fn layout<'a>(
     let Some(name) = shown.first() else { return Ok(Layout::default()) };
     let width = width.unwrap_or(usize::MAX);
     let title = length(&name.title);
-    // For ops, the width is counted without the common beginning of the names, which can be cut.
+    // For ops, the width of names is counted without their common beginning, which can be cut.
     let cut = names == Names::Ops;
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
-        // In a wide terminal, names keep up to a quarter of the width before columns are left out.
+        // In a wide terminal, columns are left out before names get narrower than a quarter of the
+        // width.
         Names::Ops => apart.min(OP_WIDTH.max(width / 4)),
         Names::Tree => apart.min(TREE_WIDTH.max(width / 4)),
         Names::Shortened(least) => apart.min(least.max(width / 4)),
@@ -179,8 +180,8 @@ pub fn layout<'a>(
     Ok(Layout { left_out, headings, common })
 }
 
-/// Names a column outside of the table. In the table, the heading `/call` refers to the counter
-/// before it.
+/// Returns the heading of a column for a text outside of the table. In the table, a column with the
+/// heading `/call` follows the column of its counter. Elsewhere, the heading must name the counter.
 fn heading(column: &Shown<'_>) -> String {
     match column.name.strip_suffix("_per_call") {
         Some(counter) if column.title == "/call" => format!("{counter}/call"),
@@ -318,7 +319,8 @@ mod tests {
             format!("{LONG:<32}  {:<6}  {:>2}  eight\n", "ns", 22),
         ];
         assert_eq!(printed(counters(), Names::Whole, None), (wide.concat(), String::new()));
-        // Names get 2/5 of the 50 columns, and prose gets 24, so the column "unit" does not fit.
+        // Names get 2/5 of the 50 characters of a line, and prose gets 24 characters, so the column
+        // "unit" does not fit.
         let narrow = [
             format!("{:<20}  {:>2}  words\n", "name", "n"),
             format!("{:<20}  {:>2}  one two three four five\n", "cycles", 1),

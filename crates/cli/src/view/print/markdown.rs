@@ -7,7 +7,7 @@ use super::text::cell_text;
 use super::units::grouped;
 use crate::terminal::visible;
 
-/// Escapes a text so that no part of it is interpreted as Markdown or HTML.
+/// Puts a backslash before the characters that could begin markup of Markdown or an HTML tag.
 pub fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in visible(text).chars() {

@@ -20,8 +20,8 @@ use std::collections::HashMap;
 
 use super::units::shorten;
 
-/// A shorter common beginning is not cut, because the line about it would take more room than it
-/// saves.
+/// A shorter common beginning is not cut, because the line that explains the cut would take more
+/// room than the cut saves.
 const SHORTEST: usize = 4;
 const CUT: char = '…';
 
@@ -39,9 +39,9 @@ pub fn least(names: &[String], cut_beginning: bool) -> usize {
     names.iter().map(|name| length(name)).max().unwrap_or(0)
 }
 
-/// Shortens names to `width` columns where necessary. Different names stay different if `width` is
-/// at least 8. With `cut_beginning`, a common beginning is cut first, which the caller must
-/// explain.
+/// Shortens names to `width` characters where necessary. Different names stay different if `width`
+/// is at least 8. With `cut_beginning`, a common beginning is cut first, and the caller must
+/// explain the cut.
 pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     if names.iter().all(|name| length(name) <= width) {
         return Fitted { names: names.to_vec(), common: None };
@@ -161,8 +161,8 @@ fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Removes a common beginning, which ends at a word boundary and which several names have. The one
-/// that saves the most characters is cut.
+/// Removes a beginning that several names have in common and that ends at a word boundary. The
+/// beginning that saves the most characters is cut.
 fn without_beginning(names: &[String]) -> Fitted {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut different: Vec<&String> = names.iter().collect();
@@ -199,8 +199,8 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
         (0..shortest - before).take_while(|i| same(&|name| name[name.len() - 1 - i])).count();
     let one = |name: &Vec<char>| {
         let own = name.len() - before - after;
-        // The width that is left for the text around the part that differs, after a mark on each
-        // side.
+        // The width that is left for the text around the part that differs, if each side of this
+        // part also gets a `…`.
         let room = width.saturating_sub(own + 2);
         let tail = after.min((room / 2).max(room.saturating_sub(before)));
         let head = before.min(room - tail);

@@ -1,11 +1,11 @@
-//! Prints a value that has an interval: when people see `±4 %`, and when they see `<2.1 µs` because
-//! the interval includes zero.
+//! Prints a value that has a confidence interval: `52.3 µs ±4 %`, or `<2.1 µs` if the interval
+//! includes zero.
 
 use analysis::Estimate;
 
 use super::units;
 
-/// Decides how an estimated value is printed.
+/// The kind of an estimated value. It decides how the value is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     Ns,
@@ -14,7 +14,7 @@ pub enum Quantity {
     Number,
 }
 
-/// People do not see an interval that is narrower than this part of its value.
+/// An interval is printed only if half of its width is at least this part of the value.
 const NARROW: f64 = 0.01;
 
 impl Quantity {
@@ -27,8 +27,8 @@ impl Quantity {
         }
     }
 
-    /// Returns the text of a value. If the interval includes zero, the value is said to be below
-    /// the upper end.
+    /// Returns the text of a value. If the interval includes zero, the text only says that the
+    /// value is below the upper end of the interval.
     pub fn text_of(self, of: Estimate, with_interval: bool) -> String {
         if !of.is_resolved() {
             // For a count, the upper end is rounded up to a whole number.

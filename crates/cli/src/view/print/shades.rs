@@ -1,17 +1,19 @@
 //! Shows a probability as two characters.
 
-/// The shades from 0 to 1. In each step, one of the two characters gets one level higher: a blank,
-/// `_`, one to eight eighths.
+/// The shades for the values from 0 to 1, the lightest one first. From one shade to the next, one
+/// of the two characters gets one level higher. The levels are a blank, `_`, and one to eight
+/// eighths of a block.
 const SHADES: [&str; 19] = [
     "  ", "_ ", "__", "▁_", "▁▁", "▂▁", "▂▂", "▃▂", "▃▃", "▄▃", "▄▄", "▅▄", "▅▅", "▆▅", "▆▆", "▇▆",
     "▇▇", "█▇", "██",
 ];
 
-/// Returns the shade of a probability raised to the power `gamma`. Without a probability, because
-/// no call belongs to the table's column, the shade is blank.
+/// Returns the shade of a probability raised to the power `gamma`. Without a probability, the shade
+/// is blank. This happens if no call belongs to a column of the table of conditional probabilities.
 pub fn shade(probability: Option<f64>, gamma: f64) -> &'static str {
     let index = probability.map_or(0.0, |p| (p.powf(gamma) * SHADES.len() as f64).floor());
-    // The conversion of a float saturates.
+    // The conversion of the float to an integer saturates, so large values and NaN also give an
+    // index.
     SHADES[(index as usize).min(SHADES.len() - 1)]
 }
 

@@ -1,5 +1,5 @@
-//! Tables: columns with names, units and cells. Text and CSV are made from these tables, and
-//! `--sort` sorts them.
+//! Tables: columns with names, headings and cells. Text, Markdown, CSV and JSON are made from these
+//! tables, and `--sort` sorts their rows.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum Value {
     About(u128),
     Number(f64),
     Ns(f64),
-    /// An upper bound of a duration. Formats for programs show no value instead.
+    /// An upper bound of a duration. In CSV, such a cell is empty; in JSON, it is null.
     AtMostNs(f64),
     Bytes(f64),
     Part(f64),
@@ -34,8 +34,9 @@ pub enum Value {
     Metric(f64, Rc<str>, bool),
 }
 
-/// A fact about each row, which is computed when it is needed. Many columns, such as metrics, are
-/// computed from one value of the profile, so storing them would take much memory.
+/// A fact about each row, which is computed when it is needed. Many columns, such as those of
+/// metrics, may be computed from the same values. Storing the cells of all these columns would take
+/// much more memory than storing these values.
 #[derive(Clone)]
 pub struct Found<T>(Rc<dyn Fn(usize) -> Option<T>>);
 
@@ -101,7 +102,7 @@ impl Cells {
     }
 }
 
-/// Number of rows of a table for people by default.
+/// The default number of rows of a table for people.
 const ROWS: usize = 30;
 
 /// Returns the number of rows to show, or `None` for all. `given` is the value of `--top`, in which
@@ -115,7 +116,7 @@ pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
 
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// The name in CSV and for `--sort`, including the unit.
+    /// The name in CSV and for `--sort`. The name of a time includes its unit, such as `self_ns`.
     pub name: String,
     /// The heading in the table for people.
     pub title: String,
@@ -126,13 +127,13 @@ pub struct Column {
     pub rank: u8,
     pub cells: Cells,
     /// For a counter, a metric or a collector's value: how many calls of a row have a value, and
-    /// how many calls there are.
+    /// how many calls the row has.
     pub coverage: Option<Found<(u64, u64)>>,
     /// For a counter that took turns with others: the part of the time in which the counter was
     /// counting. Only estimates have it.
     pub estimated: Option<Vec<Option<f64>>>,
     /// For a counter: the part of the value that the recorder itself caused, as measured with empty
-    /// calls, if it is more than half.
+    /// calls. `None` if this part is at most half.
     pub mostly_empty: Option<Vec<Option<f64>>>,
     /// In a run with a budget: half of the 95 % interval of an estimate, as a part of the value.
     /// Infinity if the interval is not known.
@@ -162,8 +163,8 @@ impl Column {
         Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
     }
 
-    /// Returns how many calls of this row have a value, and how many calls there are. `None` if all
-    /// calls or none have a value.
+    /// Returns how many calls of this row have a value, and how many calls the row has. `None` if
+    /// all calls or none have a value.
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
@@ -188,10 +189,10 @@ impl Column {
 #[derive(Clone)]
 pub struct Table {
     pub columns: Vec<Column>,
-    /// The indices of the rows, as they are printed.
+    /// The indices of the rows, in the order in which the rows are printed.
     pub order: Vec<usize>,
-    /// Rows at the end of tables for people, whatever the order of the others is. Such a row has
-    /// what is missing in the others: the time between calls, for example. Programs do not get
+    /// The indices of rows that always come last in a table for people. Such a row shows what the
+    /// other rows do not contain: the time between calls, for example. CSV and JSON do not have
     /// these rows.
     pub rest: Vec<usize>,
     /// How the names of rows may be shortened.
@@ -212,8 +213,8 @@ impl Value {
         }
     }
 
-    /// Returns whether this value differs from zero by more than its error, and whether its text
-    /// has an interval.
+    /// Returns two facts. The first is false for an estimate that cannot be distinguished from
+    /// zero; the second is whether the text has an interval.
     pub fn shows(&self) -> (bool, bool) {
         match self {
             Self::Estimated(quantity, of, with_interval) => {
@@ -238,7 +239,8 @@ impl Value {
         }
     }
 
-    /// Returns the shortest text that stands for this number.
+    /// Returns the text of the value in CSV. A floating-point number has just as many digits as are
+    /// needed to read back the same number.
     pub fn to_csv(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -255,7 +257,7 @@ impl Value {
 }
 
 impl Serialize for Value {
-    /// Numbers have no unit, because the name of a column has it.
+    /// Numbers are written without units. The name of a time's column has the unit.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
@@ -275,7 +277,7 @@ impl Serialize for Value {
 /// null.
 pub struct RowsOut<'a> {
     table: &'a Table,
-    /// If columns have the same name, the later ones get a number.
+    /// The key of each column: its name, with a number if an earlier column has the same name.
     keys: Vec<String>,
 }
 
@@ -315,7 +317,8 @@ impl Table {
         Self { columns, order, rest: Vec::new(), names: Names::Ops, left_out: 0 }
     }
 
-    /// Adds a row to [`Table::rest`]. `value` returns the row's value in a column.
+    /// Adds a row to the columns and to [`Table::rest`]. `value` takes the name of a column, and
+    /// returns the value of the new row in this column.
     pub fn add_rest(&mut self, value: impl Fn(&str) -> Option<Value>) {
         let Some(rows) = self.columns.first().map(|column| column.cells.rows()) else { return };
         for column in &mut self.columns {
@@ -329,7 +332,8 @@ impl Table {
         self.order.iter().chain(&self.rest).copied()
     }
 
-    /// Keeps only the first `rows` rows.
+    /// Keeps only the first `rows` rows of [`Table::order`] and of [`Table::rest`]; `None` keeps
+    /// all.
     pub fn keep_first(&mut self, rows: Option<usize>) {
         let Some(rows) = rows else { return };
         self.left_out +=
@@ -338,9 +342,9 @@ impl Table {
         self.rest.truncate(rows);
     }
 
-    /// Sorts by the column with this name or title; the unit of a time may be left out. Numbers are
-    /// sorted from large to small, and texts from a to z. Missing values come last. Rows with equal
-    /// values are sorted by name.
+    /// Sorts [`Table::order`] by the column whose name or heading is `key`. In `key`, the unit of a
+    /// time may be left out. Numbers are sorted from large to small, and texts from a to z. Missing
+    /// values come last. Rows with equal values are sorted by name.
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
         let by_name = self.columns.iter().position(|c| c.name == key);
         let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
@@ -353,7 +357,8 @@ impl Table {
             return Err(Failure::new(format!("--sort {key}: no such column"))
                 .hint(format!("columns: {}", known.join(", "))));
         };
-        // The user wants to see this column, so it is among the last that are left out.
+        // The user wants to see this column, so its rank is reduced: it is among the last columns
+        // that are left out.
         self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
             |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());

@@ -17,9 +17,9 @@ const OFF_CPU: &str = "off_cpu_ns";
 pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \
                                   to have been on a CPU all the time";
 
-/// Prints a table. Marks three kinds of cells: values of counters that were not read in all calls,
-/// estimates, and values that mostly the recorder caused. Returns the names of the columns that did
-/// not fit.
+/// Prints a table. The mark `*` says that only some calls have a value, and `±` shows an interval.
+/// The mark `≈` stands for an estimate or for a value that mostly the recorder caused. Returns the
+/// names of the columns that did not fit.
 pub fn table<'a>(
     out: &mut impl Write,
     table: &'a Table,
@@ -36,7 +36,7 @@ pub fn laid_out<'a>(
 ) -> io::Result<Layout<'a>> {
     let mut columns: Vec<&Column> =
         table.columns.iter().filter(|c| !c.csv_only && !is_empty(table, c)).collect();
-    // Source locations are less important than numbers.
+    // Source locations are less important than numbers, so their column comes last.
     columns.sort_by_key(|column| column.name == SOURCE);
     let shown = columns.iter().map(|column| {
         let any = table.order.iter().any(|row| column.partly(*row).is_some());
@@ -124,15 +124,15 @@ pub fn says_nothing(table: &Table, column: &Column) -> bool {
     }
 }
 
-/// Whether a column, other than the first one, contains only empty texts.
+/// Whether a column contains only empty texts. Always false for a column of rank 0, which is among
+/// the most important ones.
 fn is_empty(table: &Table, column: &Column) -> bool {
     let is_text = column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
     let mut cells = table.shown().map(|row| cell_text(column, row));
     is_text && column.rank > 0 && cells.all(|cell| cell.is_empty())
 }
 
-/// Whether a cell has no useful value: no value at all, a counter that is 0, one thread, or one
-/// CPU.
+/// Whether a cell has no useful value: no value at all, the number 0, one thread, or one CPU.
 fn is_nothing(column: &Column, cell: &str) -> bool {
     let one = matches!(column.name.as_str(), "threads" | "cpus") && cell == "1";
     one || matches!(cell, "–" | "0" | "0 ns")
@@ -145,12 +145,12 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         let of = column.name.strip_suffix("_per_call");
         of.is_some_and(|of| table.columns.iter().any(|column| column.name == of))
     };
-    // Columns with the same numbers of calls share a line of explanation.
+    // Columns with the same numbers of calls are explained together.
     let mut partly: Vec<(Vec<&str>, (u64, u64))> = Vec::new();
     let mut estimated = Vec::new();
     for column in table.columns.iter().filter(|column| !column.csv_only) {
         let marked = || table.order.iter().filter_map(|row| column.partly(*row));
-        // A counter that was left out is named, too: its metrics may be shown.
+        // A counter whose column was left out is named, too, because its metrics may be shown.
         let is_shown = !left_out.contains(&column.name.as_str()) || column.hidden.is_none();
         if marked().next().is_some() && is_shown && !is_repeated(column) {
             let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));

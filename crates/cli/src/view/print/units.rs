@@ -1,6 +1,7 @@
 //! Formats numbers for people.
 
-/// Formats a duration with three digits: `1.23 ms`, `123 ns`, `4.56 s`.
+/// Formats a duration with three digits, or with more if it is above 999 s: `1.23 ms`, `123 ns`,
+/// `4.56 s`.
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         n if n >= 999.5e6 => (ns / 1e9, "s"),
@@ -34,8 +35,8 @@ pub fn count(n: u128) -> String {
     }
 }
 
-/// Formats a number that may have a fraction, like [`count`]. A number below 1,000 has up to two
-/// decimals.
+/// Formats a number that may have a fraction. From 1,000 on, it is rounded and formatted as
+/// [`count`] does. A number below 1,000 has up to two decimals.
 pub fn number(value: f64) -> String {
     if value < 0.0 || !value.is_finite() {
         return format!("{value}");

@@ -12,8 +12,8 @@ const UNITS: [&str; 17] =
     ["%", "s", "ms", "µs", "ns", "B", "kB", "MB", "GB", "TB", "PB", "M", "G", "T", "P", "E", "KiB"];
 
 /// Breaks `text` between words into lines of at most `width` columns. A number and its unit count
-/// as one word. A longer word gets its own line. Line breaks in `text` are kept. Characters that a
-/// terminal would obey or hide are replaced.
+/// as one word. A word that is longer than `width` gets its own line. Line breaks in `text` are
+/// kept. Characters that a terminal would obey or hide are replaced.
 pub fn lines(text: &str, width: usize) -> Vec<String> {
     text.split('\n').flat_map(|line| broken(line, width)).collect()
 }
@@ -54,8 +54,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Writes `head` and then `text`, whose further lines are indented to its start. Control
-/// characters, also line breaks, are replaced.
+/// Writes `head` and then `text`. If `text` takes several lines, all of them begin below the first
+/// character of `text`. Control characters, also line breaks, are replaced.
 pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io::Result<()> {
     let indent = head.chars().count();
     let mut before = head.to_owned();

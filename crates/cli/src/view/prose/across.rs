@@ -1,15 +1,16 @@
-//! Describes the ranks of a dataset in words.
+//! Describes in words how the ranks (processes of a distributed program) in a dataset of profiles
+//! differ.
 
 use analysis::across::{FEWEST_RANKS, RunAcross};
 
 use crate::terminal::visible;
 use crate::view::units::{percent, plural, time};
 
-/// At most this many slow ranks are named after the slowest one.
+/// At most this many slow ranks are named in addition to the slowest one.
 const NAMED: usize = 3;
 
-/// Returns a sentence about the slowest rank, if one stands out, and one about how long the ranks
-/// took.
+/// Returns up to two sentences. The first names the slowest rank or says that no rank stands out;
+/// it is missing for a single rank. The second says how long all ranks took.
 pub fn sentences(run: &RunAcross, is_one_of_several: bool) -> Vec<String> {
     let of = match is_one_of_several {
         true => format!("run {}: ", visible(&run.run)),
@@ -97,7 +98,7 @@ pub fn clocks(run: &RunAcross) -> Option<String> {
     hosts.sort_unstable();
     hosts.dedup();
     let ranks = plural(run.ranks.len() as u128, "rank");
-    // The first rank is the reference.
+    // The offset of a rank is the one to the clock of the first rank.
     let offsets = run.ranks.iter().filter_map(|rank| rank.place.offset);
     if let Some(worst) = offsets.map(|offset| offset.uncertainty_ns()).reduce(f64::max) {
         return Some(format!("those of {ranks} are aligned to ±{} or better", time(worst)));

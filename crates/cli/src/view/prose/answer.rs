@@ -42,8 +42,8 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
         first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
     }
     let manifest = &overview.profile.manifest;
-    // The length of the run is printed for comparison. The time in calls is a sum over all threads,
-    // and the time of a thread begins only with its first call.
+    // The length of the run is printed for comparison with the other two times. The time in calls
+    // is a sum over all threads, and the time of a thread begins only with its first call.
     let whole = lasted_ns.filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
     if let Some(ns) = whole {
         first.push_str(&format!("; the run took {}", time(ns as f64)));
@@ -78,7 +78,8 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     [first].into_iter().chain(second).chain(third).collect()
 }
 
-/// Adds how long calls were off a CPU, because readers assume that time in calls is work.
+/// If calls were off a CPU for at least [`MOSTLY`] of their time, adds this part to the second
+/// sentence. Without it, readers would assume that time in calls is work.
 fn with_off_cpu_in_calls(
     second: Option<String>,
     who: &str,
@@ -100,9 +101,9 @@ fn with_off_cpu_in_calls(
     })
 }
 
-/// Returns the thread with the most time in calls, and its time outside of calls. A sum over all
-/// threads would include threads that only wait. After several passes (`run --passes`), the time is
-/// a sum over all threads, because each pass has its own threads.
+/// Returns a text that names the thread with the most time in calls, and the thread's time outside
+/// of calls. A sum over all threads would include threads that only wait. After several passes
+/// (`run --passes`), the time is a sum over all threads, because each pass has its own threads.
 fn outside(overview: &Overview<'_>, passes: u64) -> (String, Option<Outside>) {
     let (profile, summary) = (overview.profile, overview.summary);
     let all = summary.outside(profile);
@@ -135,7 +136,8 @@ fn calls(overview: &Overview<'_>) -> String {
         (n > least && each == 1).then(|| plural(n as u128, of))
     };
     let places = [
-        // Calls of virtual machines are not parts of dispatches.
+        // If some calls are not workgroups, such as calls of virtual machines, the text does not
+        // say that the calls are workgroups of dispatches.
         of_pass.dispatches.filter(|n| *n > 0).map(|n| {
             let dispatches = plural(n.into(), "dispatch");
             match has_roles(overview.profile) {

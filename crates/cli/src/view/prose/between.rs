@@ -18,12 +18,12 @@ const WORTH: f64 = 0.1;
 /// At most this many threads get a sentence.
 const THREADS: usize = 4;
 
-/// The names of the ops before and after gaps, and of the ops with the most time on each level of
-/// calls.
+/// The names of the ops before and after gaps, and of the op with the most time on each level of
+/// nested calls.
 pub struct Sides(HashMap<Key, String>);
 
 impl Sides {
-    /// Different ops get different names.
+    /// Chooses the names of the ops around gaps. Different ops get different names.
     pub fn new(profile: &Profile, gaps: &Gaps) -> Self {
         let sides = gaps.rows.iter().flat_map(|row| [row.after, row.before]);
         let key = |side| if let Side::Op(key) = side { Some(key) } else { None };
@@ -35,8 +35,8 @@ impl Sides {
         Self(keys.into_iter().zip(names).collect())
     }
 
-    /// Shortens the names to `longest` characters; different ops keep different names. A beginning
-    /// `common` is replaced by `…`.
+    /// Shortens the names to `longest` characters; different ops keep different names. If a name
+    /// begins with `common`, `…` replaces this beginning.
     fn fit(self, longest: usize, common: &str) -> Self {
         let mut all: Vec<(Key, String)> = self.0.into_iter().collect();
         all.sort_unstable();
@@ -68,10 +68,10 @@ fn place(sides: &Sides, gap: &Gap) -> String {
     }
 }
 
-/// Returns a line about the gaps with the largest sum on one thread. This is the thread with the
-/// most time in calls or, if it has hardly any gaps, the one with the largest sum. `None` if gaps
-/// take less than a tenth of the threads' time. The table above replaces the beginning `common` of
-/// names by `…`.
+/// Returns a line about one thread: the two ops between which its gaps have the largest sum. The
+/// line is about the thread with the most time in calls. If this thread has hardly any gaps, the
+/// thread with the largest sum is chosen. `None` if gaps take less than a tenth of the threads'
+/// time. Like the table above the line, the line replaces the beginning `common` of names by `…`.
 pub fn most(profile: &Profile, gaps: &Gaps, common: &str) -> Option<String> {
     let longest = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
     let threads = gaps.of_threads();
@@ -88,8 +88,9 @@ pub fn most(profile: &Profile, gaps: &Gaps, common: &str) -> Option<String> {
     ))
 }
 
-/// Returns sentences about threads with long gaps: how long the thread was in no call, and between
-/// which ops. The thread with the most time in calls comes first.
+/// Returns a sentence for each of the first `THREADS` threads with gaps: how long the thread was in
+/// no call, and between which ops most of this time was. A last sentence has the recorder's own
+/// time inside of calls, if there was any. The thread with the most time in calls comes first.
 pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
     let sides = Sides::new(profile, gaps).fit(IN_SENTENCE, "");
     let mut lines = Vec::new();

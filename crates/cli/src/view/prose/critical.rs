@@ -32,7 +32,7 @@ const EXPLAINED: [(&str, &str, &str); 4] = [
          threads or for a device",
     ),
 ];
-/// The row for the path's time between calls.
+/// The name of the row that has the path's time between calls.
 const NO_CALL: &str = "(in no call)";
 
 /// Returns the explanations of columns, and of the row for time in no call.
@@ -115,7 +115,8 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     lines
 }
 
-/// With `whole`, the last row is the time between calls.
+/// Returns the table of the ops on the critical path. With `whole`, the last row is the time
+/// between calls.
 pub fn columns(
     profile: &Profile,
     path: &CriticalPath,
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
     use crate::view::text::{cell_text, marks};
 
-    /// The path contains 100 ns of each of two ops. The gain of one op was computed.
+    /// The path contains 100 ns of each of two ops. The gain of only one of them was computed.
     #[test]
     fn a_gain_that_was_not_computed_is_a_bound() {
         let mut script = ProfileScript::monotonic();

@@ -43,8 +43,9 @@ pub fn head(explained: &Explained) -> String {
     }
 }
 
-/// Returns a sentence for each finding, the strongest first, and then sentences about what does not
-/// stand out. Empty if [`head`] says why there are no findings.
+/// Returns a sentence for each finding, the strongest first. Then come sentences about variables
+/// that do not stand out, or that were not compared. Empty if [`head`] says why there are no
+/// findings.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {
@@ -229,8 +230,8 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
     }
 }
 
-/// Describes how a counter differs: `12 times the page-faults (median 24, against 2 for the
-/// others)`.
+/// Describes how the values of a counter differ between slow calls and the others: `12 times the
+/// page-faults (median 24, against 2 for the others)`.
 fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     let rare = slow.some.min(others.some) < 0.5;
     if !rare && differ(slow.median, others.median) {
@@ -251,7 +252,7 @@ fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     format!("slightly {more} {name} (correlation of ranks {spearman:.2})")
 }
 
-/// Returns a short text about a variable that cannot be told apart from another one.
+/// Returns a short text about a variable that cannot be told apart from the variable of a finding.
 fn short(profile: &Profile, explained: &Explained, what: What, effect: &Effect) -> String {
     match effect {
         Effect::Class { class, .. } => class_name(profile, explained.class(what, *class)),

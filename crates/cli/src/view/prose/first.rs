@@ -1,6 +1,6 @@
-//! Describes first calls that are slower than later ones, because of cold caches, pages that are
-//! touched for the first time, or threads that have just started. Such calls are part of the
-//! program's work, but not typical of its steady state.
+//! Describes first calls that are slower than later ones. Possible reasons are cold caches, pages
+//! that are touched for the first time, and threads that have just started. Such calls are part of
+//! the program's work, but not typical of its steady state.
 //!
 //! [`analysis::SlowFirst`] has the rule.
 
@@ -47,7 +47,8 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
         0 => String::new(),
         n => format!(" and {}", plural(n as u128, "further op")),
     };
-    // With a budget, the times of calls that were only counted are not known.
+    // With a budget, `--skip-ms` is not offered, because the times of calls that were only counted
+    // are not known.
     let way_out = match overview.profile.is_sampled() {
         true => "",
         false => " (--skip-ms MS leaves out the calls of each thread's first milliseconds)",

@@ -43,7 +43,7 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     } else if !manifest.command.is_empty() {
         lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
     }
-    // An imported trace knows of its machine at most the host.
+    // An imported trace may name its host, but says nothing else about the machine.
     if !imported {
         let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
         let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
@@ -142,7 +142,7 @@ fn labels(manifest: &Manifest) -> String {
     visible(&labels.chain(place).collect::<Vec<_>>().join(", ")).into_owned()
 }
 
-/// Returns the name of the program, or of the imported file.
+/// Returns the name of the program. For an imported profile, returns the command that imported it.
 pub fn program_name(profile: &Profile) -> String {
     let manifest = &profile.manifest;
     match (manifest.command.first().and_then(|path| path.rsplit('/').next()), manifest.origin) {
@@ -152,7 +152,7 @@ pub fn program_name(profile: &Profile) -> String {
     }
 }
 
-/// Returns `1 process, 3 threads, 2 devices`.
+/// Returns the numbers of processes, threads and devices: `1 process, 3 threads, 2 devices`.
 pub fn places(counts: Counts) -> String {
     let Counts { processes, threads, devices } = counts;
     let all = [(processes, "process"), (threads, "thread"), (devices, "device")];
@@ -189,7 +189,8 @@ fn ending(profile: &Profile) -> String {
     }
 }
 
-/// Returns the names of the counters, with `|` between groups that are read together.
+/// Returns the names of the counters, with `|` between groups (the counters of a group are read
+/// together).
 fn counters(profile: &Profile) -> String {
     let all = &profile.manifest.counters;
     let groups = profile.groups.all().iter().map(|group| {
@@ -201,7 +202,7 @@ fn counters(profile: &Profile) -> String {
     if text.is_empty() { "none (timing only)".to_owned() } else { text }
 }
 
-/// The facts in the manifest, with which an export begins.
+/// The facts about the profile that stand at the beginning of each view's JSON document.
 #[derive(Serialize)]
 pub struct ProfileHead<'a> {
     program_version: &'a str,
@@ -252,8 +253,8 @@ struct ClockOut {
     steps_ns: Option<StepsOut>,
 }
 
-/// The smallest and the typical step of the clock. If the clocks of processes differ, these are the
-/// largest steps.
+/// The smallest and the typical step of the clock in ns. If the processes measured different
+/// values, each field has the largest of them.
 #[derive(Serialize)]
 struct StepsOut {
     smallest: f64,

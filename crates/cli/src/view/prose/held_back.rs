@@ -1,4 +1,4 @@
-//! Describes what limits a program, for `explain`, for a report, and for the page.
+//! Describes what limits a program's speed, for `explain`, for reports, and for HTML pages.
 
 use analysis::{Before, By, Fired, Rule, Sites, Summary, rules, sites_as};
 use profile::Profile;
@@ -9,11 +9,13 @@ use crate::view::units::{grouped, number, percent, plural, shorten, time};
 
 /// Longer names of ops are shortened, so that a sentence fits into two lines of 80 columns.
 const NAME: usize = 40;
-/// With more calls, a report does not read them a second time to analyse dispatches.
+/// If a profile has more calls than this, a report does not read them a second time to analyse
+/// dispatches.
 const MOST_CALLS: u64 = 2_000_000;
 
-/// Returns the rules that apply; the one that can save the most time comes first. All calls may be
-/// read once more, to analyse dispatches. `summary` is a summary by op without a filter.
+/// Returns the rules (about what limits a program) that hold for this profile. The rule with the
+/// most time at stake comes first. To analyse dispatches, all calls may be read a second time.
+/// `summary` must have one row per op, and must not be filtered.
 pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
     let dispatches = summary.dispatches.is_some_and(|n| n > 0)
         || summary.rows.iter().any(|row| row.dispatches.is_some());
@@ -31,7 +33,8 @@ pub fn is_whole(overview: &Overview<'_>) -> bool {
         && overview.skip_ms == 0.0
 }
 
-/// In a report of all ops, returns the rule that can save the most time. `None` if no rule applies.
+/// Returns what the rule with the most time at stake found. `None` if no rule holds, or if the
+/// report is not one of all calls by op.
 pub fn most(overview: &Overview<'_>) -> Option<String> {
     if !is_whole(overview) || overview.summary.calls == 0 {
         return None;
@@ -116,8 +119,8 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
         }
     };
     match fired.rule {
-        // A page fault counts at its smallest possible cost, so the saving has no known upper
-        // limit.
+        // The time at stake comes from the smallest possible cost of page faults, so it is no upper
+        // limit of what can be saved.
         Rule::FreshMemory { .. } => what,
         _ => format!(
             "{what}; changing that can save at most {} of the wall time ({} of {})",
@@ -170,8 +173,8 @@ pub fn rule_name(rule: &Rule) -> &'static str {
     }
 }
 
-/// Formats gaps, from ns: `49 gaps (median 114 µs, mean 2.74 ms, longest 14.6 ms)`. The mean alone
-/// could be that of a few long gaps.
+/// Formats gaps, from ns: `49 gaps (median 114 µs, mean 2.74 ms, longest 14.6 ms)`. The text has
+/// the median as well, because a few long gaps can dominate the mean.
 pub fn gaps(of: Before) -> String {
     format!(
         "{} (median {}, mean {}, longest {})",

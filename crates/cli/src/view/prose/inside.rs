@@ -11,7 +11,8 @@ use crate::view::units::{percent, shorten};
 const NAME: usize = 60;
 
 /// Returns the line. `None` if no function takes most of the time, or if `has_loops` says that the
-/// profile has loops or may have some. `summary` is a summary by op without a filter.
+/// profile has loops or may have some. `summary` must have one row per op, and must not be
+/// filtered.
 pub fn text(profile: &Profile, summary: &Summary, has_loops: bool) -> Option<String> {
     let most = summary.dominant(profile).filter(|_| !has_loops)?;
     let op = profile.ops.get(most.op)?;

@@ -1,5 +1,5 @@
-//! Prints the different lengths of a recording, such as the run, all calls, or one thread. A text
-//! says from which moment to which a length is measured.
+//! Prints how long a recording and its parts lasted, such as the whole run, all calls together, or
+//! one thread. A text beside each time says from which moment to which it is measured.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,8 @@ use crate::view::labels::{process_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
 use crate::view::units::{plural, time};
 
-/// Returns the name, value and meaning of each length. Empty after several passes (`run --passes`).
+/// Returns the name, value and meaning of each length. Empty if `run --passes` recorded the program
+/// in several passes.
 pub fn rows(overview: &Overview<'_>) -> Vec<[String; 3]> {
     let profile = overview.profile;
     let row = |length: analysis::lengths::Length| {

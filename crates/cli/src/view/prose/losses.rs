@@ -1,4 +1,4 @@
-//! Prints losses.
+//! Prints losses: what a recording lacks, and why.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ pub fn errno_text(loss: &LossCount) -> Option<String> {
     })
 }
 
-/// Returns the losses, the worst ones first. Equal ones keep their order.
+/// Returns the losses, the worst ones first. Losses of the same severity keep their order.
 pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
     let mut sorted: Vec<&LossCount> = losses.iter().collect();
     sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));
@@ -88,7 +88,7 @@ fn loss(loss: &LossCount) -> impl Serialize + use<> {
 mod tests {
     use super::*;
 
-    /// The C library has no text for error numbers of the kernel alone.
+    /// The C library has no text for error numbers that only the kernel defines.
     #[test]
     fn error_numbers_have_a_text() {
         let text = |errno| {

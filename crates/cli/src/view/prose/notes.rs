@@ -1,4 +1,4 @@
-//! Writes notes below a report, and why a profile may have no calls.
+//! Writes the notes below a report, and the reasons why a profile may have no calls.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use super::overview::{Overview, name_of};
 use crate::view::labels::labels;
 use crate::view::units::{grouped, plural};
 
-/// At most this many rows with contradictions are named.
+/// A note about contradictory numbers names at most this many rows.
 const NAMED: usize = 3;
 
-/// Describes contradictions between numbers. If values are therefore shown as recorded, the text
-/// says so.
+/// Describes contradictions between numbers. If they come from the subtraction of the recorder's
+/// own cost, nothing is subtracted, and the text says so.
 fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     let all = &overview.summary.violations;
     let (of_correction, others): (Vec<Violation>, Vec<Violation>) =
@@ -60,8 +60,8 @@ pub fn words(what: Contradiction) -> &'static str {
     }
 }
 
-/// Returns the ops whose shapes were not recorded, if their host records shapes on request: `the
-/// ops of PyTorch`.
+/// Returns what to call the ops that have no shapes, such as `the ops of PyTorch`, if their host
+/// can record shapes (`run --shapes`). `None` if some of these ops have shapes.
 pub fn without_shapes(profile: &Profile) -> Option<&str> {
     let ops = profile.ops.all().iter();
     let of_host = ops.map(|op| (op, profile.ops.host_of(op)));
@@ -160,8 +160,8 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// For hosts (such as PyTorch) that were seen and that `which` accepts, returns why their calls may
-/// be missing. Equal sentences are returned once.
+/// Returns why calls of hosts (runtimes such as PyTorch) may be missing. Considers the hosts that
+/// the recorded processes used and that `which` accepts. Equal sentences are returned once.
 pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for host in profile.processes.iter().flat_map(|process| process.seen_hosts()) {
@@ -184,8 +184,8 @@ pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
     named.join(" and ")
 }
 
-/// Returns a sentence about a Python option that turns off `sitecustomize`, through which
-/// Counterpoint records TVM and PyTorch.
+/// Returns a sentence if Python was started with an option that keeps it from running
+/// Counterpoint's `sitecustomize`, without which TVM and PyTorch are not recorded.
 pub fn isolated_python(command: &[String]) -> Option<String> {
     let is_python = |word: &String| {
         let name = word.rsplit('/').next().unwrap_or_default();
@@ -200,7 +200,7 @@ pub fn isolated_python(command: &[String]) -> Option<String> {
     ))
 }
 
-/// Returns the first of `-I`, `-E` and `-S`.
+/// Returns which of Python's options `-I`, `-E` and `-S` comes first.
 fn isolating_option(words: &[String]) -> Option<char> {
     let mut words = words.iter();
     while let Some(letters) = words.next().and_then(|word| word.strip_prefix('-')) {
@@ -218,7 +218,8 @@ fn isolating_option(words: &[String]) -> Option<char> {
                 'I' | 'E' | 'S' => return Some(letter),
                 // The words after this option are arguments of the program.
                 'c' | 'm' => return None,
-                // The value is the rest of the word, or else the next word.
+                // The value of this option is the rest of the word or, if nothing is left, the next
+                // word.
                 'W' | 'X' => {
                     if at + 1 == letters.len() {
                         words.next();
@@ -232,7 +233,8 @@ fn isolating_option(words: &[String]) -> Option<char> {
     None
 }
 
-/// Returns why the profile has no calls: a certain reason, or likely ones.
+/// Returns the reasons why the profile has no calls: those that are certain or, if there are none,
+/// those that are likely.
 pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     let profile = overview.profile;
     let manifest = &profile.manifest;

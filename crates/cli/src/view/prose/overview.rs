@@ -9,15 +9,17 @@ pub struct Overview<'a> {
     pub profile: &'a Profile,
     pub summary: &'a Summary,
     pub tracks: &'a TracksSummary,
-    /// What a row stands for.
+    /// What each row of the table stands for, such as an op or a thread.
     pub by: By,
-    /// Only ops whose names match are shown.
+    /// The pattern of `--filter`: only ops whose names match it are shown.
     pub filter: Option<&'a str>,
-    /// Patterns of a kind, a device and a stream.
+    /// The patterns of `--kind`, `--device` and `--stream`, which select the activities (such as
+    /// work on a GPU) that are shown.
     pub places: [Option<&'a str>; 3],
-    /// Calls in this many first milliseconds of each thread are left out.
+    /// Calls that began within this many milliseconds after their thread's first call are left out.
     pub skip_ms: f64,
-    /// Values are as recorded: the values of empty calls are not subtracted.
+    /// Whether values are shown as they were recorded. Otherwise, what the recorder measures for an
+    /// empty call is subtracted.
     pub raw: bool,
     pub metrics: &'a [Bound],
 }

@@ -1,5 +1,5 @@
-//! Describes threads that lost the CPU to other threads, also those of other programs, while they
-//! were in calls.
+//! Describes preemption: threads that, during calls, lost their CPU to another thread of this
+//! program or of another one.
 
 use analysis::Summary;
 use profile::Profile;
@@ -9,12 +9,14 @@ use crate::view::labels::{process_label, thread_label};
 use crate::view::units::{grouped, number, percent, plural, time};
 
 /// Returns a sentence about the thread that lost the most time in calls because it was preempted.
-/// `None` if no thread was preempted often and lost a noticeable part of its time in calls.
+/// `None` if there is no thread that was preempted often and also lost a noticeable part of its
+/// time in calls.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     text_of(overview.profile, overview.summary, "durations")
 }
 
-/// `times` is the name of the times that became longer.
+/// Like [`text`]. `times` is what the sentence calls the times that became longer through
+/// preemption, for example `durations`.
 pub fn text_of(profile: &Profile, summary: &Summary, times: &str) -> Option<String> {
     let all = summary.preempted(profile);
     let most = all.first()?;

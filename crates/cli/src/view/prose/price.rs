@@ -12,15 +12,15 @@ use crate::view::units::{grouped, number, percent, plural, time};
 /// The head of a report mentions the cost if it is more than this part of the program's processor
 /// time.
 const WORTH_SAYING: f64 = 0.05;
-/// The budget that the line about the cost recommends.
+/// The option that the line about the cost recommends.
 const BUDGET: &str = "--budget 2%";
 
 fn of_all(overview: &Overview<'_>) -> Option<Price> {
     Price::of(&overview.summary.probes, overview.profile.bracketed_calls())
 }
 
-/// Returns the line about the cost of recording above a table. `None` if the cost was small, not
-/// known, or limited by a budget.
+/// Returns the line above a table that warns about the cost of recording. `None` if the cost was
+/// small, not known, or limited by a budget.
 pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
     if profile.manifest.budget.is_some() {
         return None;
@@ -30,8 +30,8 @@ pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
 
 fn too_much(totals: &Price) -> Option<String> {
     let Some(of_program) = totals.of_program else {
-        // The estimated cost exceeds all processor time, so it cannot be shown as a part of this
-        // time.
+        // The estimated cost is nearly all of the processor time or more, so a comparison with the
+        // program's own time would mean nothing.
         return totals.of_used.filter(|part| *part > 0.5).map(|_| {
             format!(
                 "recording took nearly all of the processor time, about {} ({BUDGET} limits it)",
@@ -54,8 +54,8 @@ pub fn line(overview: &Overview<'_>) -> String {
     line_of(overview.profile, &overview.summary.probes, overview.summary.raw)
 }
 
-/// Returns the cost in one line, for a view without a summary of calls. With `raw`, nothing was
-/// subtracted from the times in calls.
+/// Returns the cost of recording in one line, with a hint at `--verbose`. For views that have no
+/// [`Overview`]. With `raw`, nothing was subtracted from the times in calls.
 pub fn line_of(profile: &Profile, costs: &[ProbeCost], raw: bool) -> String {
     match Price::of(costs, profile.bracketed_calls()) {
         None => UNKNOWN.to_owned(),
@@ -67,7 +67,7 @@ pub fn line_of(profile: &Profile, costs: &[ProbeCost], raw: bool) -> String {
     }
 }
 
-/// Returns the cost in one line, without a recommended option.
+/// Returns the cost of recording in one line, without the hint at `--verbose`.
 pub fn whole(overview: &Overview<'_>) -> String {
     let processes = overview.summary.probes.len();
     of_all(overview).map_or_else(|| UNKNOWN.to_owned(), |totals| in_short(&totals, processes))
@@ -81,7 +81,7 @@ fn in_short(totals: &Price, processes: usize) -> String {
         n => format!("all {n} processes"),
     };
     let share = match (totals.of_program, totals.cpu_ns) {
-        // The share is of the processor time without the recorder.
+        // The cost is compared with the processor time that the program uses without the recorder.
         (Some(more), _) if more.value > 0.0 => {
             let alone = time(totals.total.value / more.value);
             let more = percent(more.value);
@@ -108,7 +108,8 @@ pub fn text(overview: &Overview<'_>) -> String {
     text
 }
 
-/// Returns the cost of recording in one paragraph, for a view without a summary of calls.
+/// Returns the cost of recording and its parts in one paragraph. For views that have no
+/// [`Overview`].
 pub fn text_of(profile: &Profile, costs: &[ProbeCost]) -> String {
     let mut text = match Price::of(costs, profile.bracketed_calls()) {
         None => "not calibrated, so their cost is unknown".to_owned(),
@@ -196,8 +197,8 @@ fn cost_text(totals: &Price) -> String {
     format!("about {}{}: {}", range(totals.total), share_text(totals), parts.join(", "))
 }
 
-/// Returns `12.3 ms (10.1 ms to 14.2 ms)`, or only the value if both ends look the same as the
-/// value.
+/// Formats a time with its range, such as `12.3 ms (10.1 ms to 14.2 ms)`. If both ends look the
+/// same as the value, only the value is returned.
 fn range(ns: Estimate) -> String {
     let [value, low, high] = [ns.value, ns.low.max(0.0), ns.high].map(time);
     match low == value && high == value {
@@ -206,8 +207,9 @@ fn range(ns: Estimate) -> String {
     }
 }
 
-/// Returns the cost as a share of the program's processor time. If the cost is as large as all
-/// processor time, no share is printed: the probes were then faster than in the calibration.
+/// Returns the cost as a share of the program's processor time. If the cost by the calibration is
+/// nearly all processor time or more, no share is printed. In this case, the recorder was faster in
+/// the program than during the calibration.
 fn share_text(totals: &Price) -> String {
     let of_dispatches = match totals.of_dispatches {
         Some(share) => format!(" ({} of the time in calls)", percent(share.value)),
@@ -244,9 +246,9 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     }
 }
 
-/// Returns the member `probe` of the report's JSON. `parts` has the costs with their ranges. What
-/// is not known is null. `run_cpu_ns` is the processor time of the command `run` itself, which is
-/// not part of the cost.
+/// Returns the cost of recording for JSON, where most views call it `probe`. `parts` has the costs
+/// with their ranges. Values that are not known are null. `run_cpu_ns` is the processor time of the
+/// command `run` itself, which is not part of the cost.
 fn probe_out(
     totals: &Price,
     run_cpu_ns: Option<u64>,
@@ -259,7 +261,7 @@ fn probe_out(
         of_calls: totals.of_calls,
         only_counted: totals.only_counted,
         total_ns: totals.total.value,
-        // Null, like the next one, if no call was timed.
+        // This member and the next one are null if no call was timed.
         per_call_ns: timed(totals.per_call_ns()),
         calibrated_per_call_ns: timed(totals.calibrated_per_call_ns()),
         probes_ns: totals.probes.value,
@@ -297,7 +299,7 @@ pub fn json_of_all(overview: &Overview<'_>) -> Option<impl Serialize + use<>> {
     of_all(overview).map(|totals| probe_out(&totals, run_cpu_ns, None))
 }
 
-/// Returns the cost of these processes for JSON. Together they recorded `of_calls` calls.
+/// Returns the cost of the given processes for JSON. Together they recorded `of_calls` calls.
 pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<impl Serialize + use<>> {
     Price::of(costs, of_calls).map(|totals| probe_out(&totals, None, None))
 }
@@ -309,7 +311,8 @@ pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<impl Serialize
     Some(probe_out(&Price::of([cost], cost.of_calls)?, None, empty))
 }
 
-/// Returns the values of an empty call of a process, for JSON.
+/// Returns, for JSON, what the recorder measures for an empty call in a process, and what is
+/// therefore subtracted from calls.
 pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> impl Serialize + use<> {
     object! {
         duration_ns: profile.timeline.duration_ns(empty.ticks),
@@ -372,8 +375,8 @@ mod tests {
         assert_eq!(unknown, " of processor time (50.0 % of the time in calls)");
     }
 
-    /// The line recommends a budget only if calls cause the cost, because a budget does not reduce
-    /// the cost of start-up.
+    /// If the cost of calls alone is not worth mentioning, the line does not recommend a budget,
+    /// because a budget does not reduce the cost of start-up.
     #[test]
     fn the_head_says_when_recording_cost_more_than_a_twentieth() {
         let line = too_much(&totals(Some(0.08), 0.06, None)).unwrap();

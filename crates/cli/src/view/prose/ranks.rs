@@ -7,7 +7,7 @@ use profile::Profile;
 use crate::failure::Failure;
 use crate::view::units::plural;
 
-/// The hint for a profile without ranks.
+/// The hint of errors about profiles that do not say which ranks their processes have.
 pub const ORIGIN: &str = "ranks come from torchrun, mpirun or srun, or from `run --rank N`";
 
 /// `--rank`.
@@ -23,7 +23,7 @@ impl RankArgs {
         self.rank
     }
 
-    /// Removes the other ranks from the profile.
+    /// If the user chose a rank, keeps only its processes in the opened profile.
     ///
     /// # Errors
     /// Fails if the profile has no such rank.
@@ -31,11 +31,11 @@ impl RankArgs {
         self.rank.map_or(Ok(()), |rank| keep(profile, rank))
     }
 
-    /// Fails if the recording of the chosen rank has activities of other ranks, which cannot be
-    /// separated.
+    /// Refuses the chosen rank if its recording also has other ranks, because recorded activities
+    /// do not say to which rank they belong.
     ///
     /// # Errors
-    /// The rank shares its recording with other ranks.
+    /// Returns an error if the rank shares its recording with other ranks.
     pub fn refuse_shared(&self, profile: &Profile) -> Result<(), Failure> {
         match self.rank.filter(|rank| profile.shares_recording(*rank)) {
             None => Ok(()),
@@ -48,7 +48,7 @@ impl RankArgs {
     }
 }
 
-/// Removes all ranks but `rank` from the profile.
+/// Keeps only the processes of `rank` in the opened profile.
 ///
 /// # Errors
 /// Fails if the profile has no such rank.
@@ -64,7 +64,8 @@ pub fn keep(profile: &mut Profile, rank: u32) -> Result<(), Failure> {
     })
 }
 
-/// Returns the line about ranks above a report; `None` without ranks.
+/// Returns the line about ranks above a report. `None` if neither ranks nor the number of ranks of
+/// the job are known.
 pub fn line(profile: &Profile) -> Option<String> {
     let known = profile.known_ranks();
     let sizes = profile.processes.iter().filter_map(|process| process.job?.size);

@@ -1,5 +1,5 @@
-//! Describes a run with a budget, in which all calls were counted and only some were timed.
-//! docs/sampling.md describes the columns and fields.
+//! Describes a run with a budget for the cost of recording, in which usually only some of the calls
+//! are timed. docs/sampling.md describes the columns and fields.
 
 use analysis::probe::Price;
 use analysis::{Estimate, Estimated, Row, SampledRow, Summary};
@@ -11,11 +11,12 @@ use crate::object::object;
 use crate::view::table::{Cells, Column, Value};
 use crate::view::units::{grouped, percent, plural};
 
-/// Returns lines about the budget and how many calls were timed; empty without a budget.
+/// Returns lines about the budget and about how many calls were timed. Empty if the run had no
+/// budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    // The recorder's own measurement is printed for runs without calibrated probes. In other runs,
-    // another line has the cost, which is computed from the probes.
+    // The cost that the recorder itself measured is printed only if its cost was not calibrated.
+    // Otherwise, another line has the cost by the calibration.
     let own = run.price.filter(|_| summary.probes.is_empty());
     let price = own.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
@@ -43,8 +44,9 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
     [Some(budget), steps(profile, summary, run.budget)].into_iter().flatten().collect()
 }
 
-/// Returns a line about the steps of a program. It says in how many steps ops were announced
-/// (reported to the recorder), or what announcing them in all steps cost.
+/// Returns a line about the steps (iterations) of the program, if there is something to say. The
+/// line says in how many steps ops were announced (reported to the recorder). If all ops were
+/// announced, the line says why, and that recording took more than the budget.
 fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static str, String)> {
     let known = profile.processes.iter().filter_map(|process| process.steps);
     let (mut all, mut away, mut cut) = (0u64, 0u64, 0u64);
@@ -92,7 +94,8 @@ fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static 
     ))
 }
 
-/// Explains what the values of a sample mean. `None` if no call was timed, or all were.
+/// Returns an explanation of the values if only some calls were timed. `None` if no call was timed,
+/// or all were.
 pub fn limits(summary: &Summary) -> Option<&'static str> {
     let all = &summary.sampled.as_ref()?.all;
     let some = all.timed > 0 && Some(all.timed) != all.calls;
@@ -124,14 +127,16 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     })
 }
 
-/// Returns the margin of the total time in calls. `None` if the time is exact or unknown.
+/// Returns the text of the margin (±) of the total time in calls. `None` if the time is exact or
+/// unknown.
 pub fn margin_together(overview: &Overview<'_>) -> Option<String> {
     let total = overview.summary.sampled.as_ref()?.all.total?;
     margin(&total).map(margin_text)
 }
 
-/// Returns half of an estimate's interval as a part of its value. Infinity if the interval is not
-/// known. `None` if the value is exact.
+/// Returns an estimate's margin: the larger distance from its value to an end of its interval, as a
+/// part of the value. Infinity if the interval is not known, or if the value is 0. `None` if the
+/// value is exact.
 pub fn margin(estimated: &Estimated) -> Option<f64> {
     match estimated.interval {
         Some(interval) if interval.is_exact() => None,
@@ -144,12 +149,13 @@ pub fn margin_of(estimated: &Estimated) -> String {
     margin(estimated).map_or_else(String::new, margin_text)
 }
 
-/// Returns `~` if a number of calls is an estimate.
+/// Returns the mark of a number of calls: `~` if it is an estimate, and otherwise nothing.
 pub fn about(by_steps: Option<&Estimated>) -> &'static str {
     if by_steps.is_some() { "~" } else { "" }
 }
 
-/// Returns a margin as text: ` ±4 %`. The number of a margin above 100 % would not be useful.
+/// Returns a margin as text: ` ±4 %`. All margins above 100 % have the same text, because their
+/// exact size would not be useful.
 pub fn margin_text(part: f64) -> String {
     match part * 100.0 {
         p if !p.is_finite() => " ±?".to_owned(),
@@ -160,7 +166,8 @@ pub fn margin_text(part: f64) -> String {
     }
 }
 
-/// Removes unknown values from the columns of a summary, and adds the estimates of the sample.
+/// In a run with a budget, removes the values that cannot be estimated from the timed calls. Adds
+/// margins, the ends of intervals, and numbers of timed calls.
 pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     if summary.sampled.is_none() {
         return;
@@ -180,8 +187,9 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
             let part = |found: &Option<Estimated>| found.map(|share| Value::Part(share.value));
             column.cells = Cells::Stored(found.iter().map(part).collect());
         }
-        // If the cost of brackets (the pairs of readings around calls) was subtracted, the interval
-        // of the value includes it, and that interval is printed.
+        // If the recorder's own cost was subtracted from a value, the cell has an interval that
+        // includes the error of this cost. The margin comes from this interval, unless the interval
+        // reaches 0 or the margin from the timed calls is not known.
         let margins = column.cells.stored().iter_mut().zip(&found).map(|(cell, found)| {
             let of_sample = margin(found.as_ref()?)?;
             let Some(Value::Estimated(_, all, with_interval)) = cell else {
@@ -269,7 +277,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
                 Some(Value::Estimated(_, all, _)) => Some(*all),
                 _ => None,
             };
-            // With the cost of brackets subtracted, the value has its own interval.
+            // If the recorder's own cost was subtracted from a value, the cell has an interval that
+            // includes the error of this cost. The cell's interval is used instead of the row's.
             let interval = |(at, row): (usize, &SampledRow)| {
                 let of_sample = of(row)?.interval?;
                 Some(shown(at).unwrap_or(of_sample))
@@ -314,7 +323,7 @@ fn by_steps(sampled: &[SampledRow], columns: &mut [Column]) {
     column.margin = Some(margins.collect());
 }
 
-/// Null ends mean that the interval is not known.
+/// An estimate with the ends of its interval. Null ends mean that the interval is not known.
 #[derive(Serialize)]
 pub struct EstimatedOut {
     value: f64,
@@ -323,7 +332,8 @@ pub struct EstimatedOut {
 }
 
 impl EstimatedOut {
-    /// `factor` converts the unit.
+    /// Converts an estimate to its form in JSON. The estimate is multiplied by `factor`, which
+    /// converts its unit, for example from ticks to ns.
     pub fn new(estimated: Estimated, factor: f64) -> Self {
         let estimated = estimated.times(factor);
         Self {
@@ -364,7 +374,7 @@ impl SampledOut {
     }
 }
 
-/// `None` if the run had no budget.
+/// Returns the estimates for the whole run, or `None` if the run had no budget.
 pub fn json(overview: &Overview<'_>) -> Option<impl Serialize> {
     let run = overview.summary.sampled.as_ref()?;
     let all = SampledOut { share: None, ..SampledOut::new(overview.profile, &run.all) };

@@ -13,7 +13,7 @@ use crate::object::object;
 use crate::terminal::visible;
 use crate::view::units::{bytes, grouped, number, percent, time};
 
-/// At most this many series are listed.
+/// The table lists at most this many time series.
 pub const LISTED: usize = 32;
 
 pub fn json(overview: &Overview<'_>) -> Vec<impl Serialize> {
@@ -78,8 +78,8 @@ fn rate_unit(unit: &str) -> String {
     }
 }
 
-/// Returns track, scope, total, mean, lowest and highest value, and number of samples. The flag
-/// says that the total is an estimate.
+/// Returns a row for each time series: track, scope, total, mean, lowest and highest value, and
+/// number of samples. The flag of a row says whether its total is an estimate.
 pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
     let scopes: Vec<ScopeNames<'_>> = overview.profile.tracks.iter().map(ScopeNames::of).collect();
@@ -135,13 +135,14 @@ fn amount(value: f64, unit: &str) -> String {
 fn per_second(rate: f64, series: &Series) -> String {
     match series.unit.as_str() {
         "J" => format!("{} W", number(rate)),
-        // The rate of a counter in ns is in ns per second.
+        // The rate of a counter in ns is in ns per second, so it is formatted as a time.
         "ns" => format!("{}/s", time(rate)),
         unit => format!("{}/s", amount(rate, unit)),
     }
 }
 
-/// Returns how regular the times between samples were; empty without a fixed interval.
+/// Returns a text about how regularly the time series were sampled. Empty if none of them has a
+/// fixed sampling interval.
 pub fn evenness(overview: &Overview<'_>) -> String {
     let sampled = || {
         overview.tracks.series.iter().filter_map(|summary| {

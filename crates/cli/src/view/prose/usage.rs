@@ -1,4 +1,5 @@
-//! Shows what the kernel counted for threads: processor time, page faults and context switches.
+//! Shows what the operating system counted for threads: processor time, page faults and context
+//! switches.
 
 use profile::Usage;
 use serde::Serialize;
@@ -7,7 +8,8 @@ use super::overview::Overview;
 use crate::view::labels::process_label;
 use crate::view::units::{grouped, plural, time};
 
-/// Returns a text about what the kernel counted for all threads, if that is known.
+/// Returns a text about what the operating system counted for the threads. `None` if no counts are
+/// known.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     let used = |process: Option<usize>| {
         let threads = overview.summary.threads.iter();
@@ -15,8 +17,8 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
         mine.filter_map(|t| t.usage)
             .fold((0u128, Usage::default()), |(n, sum), more| (n + 1, sum.plus(&more)))
     };
-    // This is the processor time in the table of threads. It ends with the last reading of each
-    // thread's clocks.
+    // The table of threads has the same processor time. If a process was killed, this time ends
+    // with the last reading of each thread's clocks, while the other counts can end earlier.
     let cpu_ns = |process: Option<usize>| -> f64 {
         let threads = overview.summary.threads.iter().filter(|t| t.usage.is_some());
         let mine = threads.filter(|t| process.is_none_or(|process| t.process == process));
@@ -34,7 +36,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     if processes.len() > 1 {
         for process in processes.iter().take(PROCESSES) {
             let label = process_label(overview.profile, *process);
-            // Values are missing if the process was killed or the kernel refused them.
+            // Counts are missing, for example, if the process was killed before it stored any.
             let counted = match used(Some(*process)) {
                 (0, _) => "not known".to_owned(),
                 (_, used) => one(cpu_ns(Some(*process)), &used),

@@ -34,7 +34,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     let with_interval = |ticks: Estimate| {
         Some(Value::Estimated(Quantity::Ns, ticks.times(line.ns_per_tick()), true))
     };
-    // If passes repeat the calls of each op, values are means over the passes.
+    // If the program was recorded in several passes (repetitions), the values of ops and ranks are
+    // means over the passes.
     let repeated = are_means(profile, by);
     let of_pass = |row: &Row| row.in_pass(passes(profile, by));
     let count = |n: u64| Value::Count(n.into());
@@ -56,7 +57,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
     push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
-    // A table of threads also has the time between calls, so its total is called "in calls".
+    // A table of threads also has the time between calls, so its total is called "in calls". With a
+    // filter, the total is not the whole time in calls, and keeps its name.
     let is_whole = by == By::Thread && options.filter.is_none();
     let title = if is_whole { "in calls" } else { "total" };
     push(1, "total_ns", title, &|r| ns(of_pass(r).total));
@@ -66,7 +68,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
             Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
         });
     }
-    // Calls of no thread have no share of the threads' time.
+    // Calls that belong to no thread, such as asynchronous spans, have no self time.
     let of_thread = |r: &Row| !r.key.is_apart(profile);
     push(2, "self_ns", "self", &|r| ns(of_pass(r).own).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
@@ -100,14 +102,15 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
     push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
-    // Without calls inside of calls, self time equals total time. In a table of threads they are
-    // equal, too: calls inside of a thread's call are on the same thread.
+    // Without calls inside of calls, self time equals total time. In a table of threads, both times
+    // are equal, too: calls inside of a thread's call are on the same thread. In both cases, the
+    // table for people has no self time.
     if (!summary.nested || by == By::Thread)
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
         column.csv_only = true;
     }
-    // If the hosts have no dispatches, the column would contain only dashes.
+    // If no row has dispatches, their column would contain only dashes.
     if rows.iter().all(|row| row.dispatches.is_none())
         && let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches")
     {
@@ -125,8 +128,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
-        // A counter of one pass is not read in the other passes, so their calls do not lack a
-        // value.
+        // If the program was recorded in several passes, a counter is read in only one of them. The
+        // calls of the other passes cannot have a value.
         let of = |row: &Row| match counter.pass {
             Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
             None => row.calls,
@@ -171,8 +174,9 @@ fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table 
     table
 }
 
-/// Adds the metrics at `place`, and their numbers of calls at the end, for programs. The columns
-/// refer to one list of values, so cells are not stored.
+/// Adds a column for each metric, from index `place` on. At the end, adds columns for CSV and JSON
+/// with the number of calls that have a value of each metric. The columns store no cells, but look
+/// them up in one shared list of values.
 fn add_metrics(
     profile: &Profile,
     rows: &[Row],
@@ -181,7 +185,8 @@ fn add_metrics(
     columns: &mut Vec<Column>,
 ) {
     let values: Rc<[MetricValues]> = rows.iter().map(|row| row.metrics.clone()).collect();
-    // The calls of a row that could have a value: those of all passes, or of the counter's pass.
+    // For each pass in which counters are read (`None`: in every pass), the number of calls of each
+    // row that could have a value.
     let mut calls: HashMap<Option<u32>, Rc<[u64]>> = HashMap::new();
     let mut shown = Vec::with_capacity(metrics.len());
     for (i, metric) in metrics.iter().enumerate() {
@@ -219,7 +224,8 @@ fn add_metrics(
     columns.splice(place..place, shown);
 }
 
-/// Adds the ends of the intervals of means, for programs, if empty calls were measured.
+/// For CSV and JSON, adds the ends of the intervals of means. Adds nothing if nothing was
+/// subtracted for the recorder's own cost.
 fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     if rows.iter().all(|row| row.taken.is_none()) {
         return;
@@ -257,7 +263,7 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     if rows.iter().any(|row| on_cpu(row).is_some()) || !summary.silent.is_empty() {
         push(2, "thread_cpu_ns", "on a CPU", &|row| on_cpu(row).map(Value::Ns));
     }
-    // Imported and old profiles do not have this data.
+    // Imported and old profiles do not have what the operating system counted.
     if rows.iter().all(|row| usage(row).is_none()) {
         return;
     }
@@ -270,7 +276,8 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
 }
 
-/// Returns `10` if all passes agree, and otherwise `10|12`.
+/// Returns the texts of all passes, such as `10|12`, or only one text, such as `10`, if all passes
+/// agree.
 pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     let mut all: Vec<String> = row.passes.iter().map(text).collect();
     if all.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -279,8 +286,8 @@ pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     all.join("|")
 }
 
-/// In a run whose counters took turns, marks estimates, and adds their numbers and the part of the
-/// time in which a counter was counting.
+/// For a run whose counters took turns: marks values that are estimates. For CSV and JSON, adds the
+/// number of calls with estimates, and the part of the time in which each counter was counting.
 fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let of = |row: &Row| row.counters.get(i).copied().flatten();
@@ -303,7 +310,8 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     }
 }
 
-/// Returns which part of a counter's value an empty call reads, if it is more than half.
+/// Returns, for each row, the part of a counter's value that the recorder itself caused, as
+/// measured with empty calls. `None` if this is not more than half.
 fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()
@@ -327,7 +335,7 @@ fn mean(unit: Unit, mean: Estimate) -> Value {
     Value::Estimated(quantity, mean, true)
 }
 
-/// Returns the columns that identify a row; the first has its name.
+/// Returns the columns that identify rows. The first column has the names of the rows.
 fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
     let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
     let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| {

@@ -6,9 +6,9 @@ use crate::view::table::Table;
 pub struct Choice<'a> {
     /// For each row, the index of the row above it in the tree; `None` for a root.
     pub parents: &'a [Option<usize>],
-    /// Whether the filter selects the row itself.
+    /// For each row, whether it matches the filter itself.
     pub is_match: &'a [bool],
-    /// `--top` keeps the rows with the greatest weights.
+    /// The weight of each row. `top` keeps the rows with the greatest weights.
     pub weights: &'a [f64],
     /// The column by which the rows directly below the same row are sorted. `None` keeps the order
     /// of the table.
@@ -17,8 +17,9 @@ pub struct Choice<'a> {
     pub top: Option<usize>,
 }
 
-/// Keeps the rows that match, and the rows above and below them. Of these, the `top` rows with the
-/// greatest weights are kept, and all rows above them. A row comes before the rows below it.
+/// Keeps the rows that match, and the rows above and below them. If `top` is set, keeps of these
+/// only the `top` rows with the greatest weights, and all rows above those. A row comes before the
+/// rows below it.
 pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     if let Some(sort) = choice.sort {
         table.sort(sort)?;
@@ -38,8 +39,8 @@ pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
             at = above(row);
         }
     }
-    // The rows directly below each row, in reverse order. Index 0 is for rows below no row, and
-    // index n + 1 for the rows below row n.
+    // The rows directly below each row, in reverse order. Index 0 is for the roots, which are below
+    // no row. Index n + 1 is for the rows directly below row n.
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); shown.len() + 1];
     for row in table.order.iter().rev().copied().filter(|row| kept[*row]) {
         below[above(row).map_or(0, |parent| parent + 1)].push(row);
@@ -54,7 +55,7 @@ pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a row matches, or a row above or below it does.
+/// Returns for each row whether this row, or a row above or below it, matches.
 pub fn with_around_and_inside(parents: &[Option<usize>], is_match: &[bool]) -> Vec<bool> {
     let mut shown = is_match.to_vec();
     for row in 0..shown.len() {

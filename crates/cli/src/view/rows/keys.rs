@@ -16,7 +16,7 @@ pub enum KeyOut<'a> {
         library: &'a str,
         source: Option<String>,
         tag: Option<&'a str>,
-        /// The facts about an op of a virtual machine; null for dispatches.
+        /// Facts about an op that is not a dispatch. JSON has these members only for such ops.
         #[serde(flatten)]
         of_machine: Option<OfMachine<'a>>,
     },
@@ -44,9 +44,10 @@ pub enum KeyOut<'a> {
         processes: Vec<usize>,
     },
     Kind {
-        /// The name of the kind in the trace.
+        /// The kind's name in the trace, such as `cuda_runtime`.
         kind: &'a str,
-        /// The generic meaning, which is the same for all tools.
+        /// The kind's generic name, such as `runtime`, which does not depend on the tool. Null if
+        /// the kind has none.
         generic: Option<&'static str>,
     },
     /// The members are null for rows that are not on a device.
@@ -69,7 +70,7 @@ pub enum KeyOut<'a> {
 #[derive(Serialize)]
 pub struct MemberOut<'a> {
     host: &'a str,
-    /// The member of a merged profile, or null.
+    /// The name of the recording in a merged profile. Null if the profile is not merged.
     profile: Option<&'a str>,
 }
 
@@ -162,7 +163,8 @@ pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     }
 }
 
-/// Returns the generic name of a kind of activities, if its meaning is published.
+/// Returns the generic name of a kind of activities. `None` if this kind is not one of the generic
+/// kinds or their aliases.
 pub fn generic(kind: &str) -> Option<&'static str> {
     let registry = Registry::new();
     match registry.kind(registry.parse(kind)?) {

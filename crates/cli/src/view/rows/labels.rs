@@ -9,7 +9,8 @@ use profile::{Op, Process, Profile, Role};
 
 use crate::terminal::visible;
 
-/// Returns the op of a row, if its metadata is known.
+/// Returns the op of a row. `None` if the row does not stand for an op, or if the op's metadata is
+/// not known.
 pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     match key {
         Key::Op(id) | Key::OpIn(_, id) => profile.ops.get(id),
@@ -19,7 +20,7 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
 
 /// Returns a label for each row. If ops have the same name, more is added until the labels differ.
 /// First come the arguments (for overloaded C++ functions, the parameters), then the library, then
-/// the op's number. Threads of several processes with the same label get the process.
+/// the op's number. If threads of several processes have the same label, the process is added.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     let short = |key: &Key| label(profile, *key, Detail::Short);
     let mut labels: Vec<String> = keys.iter().map(short).collect();
@@ -105,8 +106,9 @@ fn label(profile: &Profile, key: Key, detail: Detail) -> String {
     }
 }
 
-/// Returns the label of a rank, `rank 3`, with the machine if there are several. Processes without
-/// a rank have the name of their member of the merged profile.
+/// Returns the label of a rank, such as `rank 3`. The machine is added if the profile has
+/// recordings of several machines. In a merged profile, processes without a rank are labelled with
+/// the name of their recording.
 fn rank_label(profile: &Profile, first: usize) -> String {
     let Some(process) = profile.processes.get(first) else { return String::new() };
     let member = profile.members.get(process.member);
@@ -122,9 +124,9 @@ fn rank_label(profile: &Profile, first: usize) -> String {
     }
 }
 
-/// Returns the label of a process, such as `4711 iree-run-module`. A row of a plugin's events is a
-/// process, too: `accelerator 3 of python3 4711`. The rank or the member of a merged profile is
-/// added.
+/// Returns the label of a process, such as `4711 iree-run-module`. Events of plugins belong to
+/// processes of their own, such as `accelerator 3 of python3 4711`. The rank is added, or, in a
+/// merged profile without ranks, the name of the recording.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
@@ -144,7 +146,8 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
     format!("{} {program}{again}{rank}", process.id.pid).trim_end().to_owned()
 }
 
-/// Returns the label of a thread that recorded no call.
+/// Returns the label of a thread that recorded no call, or of all such threads that ended before
+/// their process.
 pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
     match &thread.thread {
         Some((tid, name)) => named_thread(profile.processes.get(thread.process), *tid, name),

@@ -1,4 +1,4 @@
-//! Shows metrics in tables and documents.
+//! Formats metrics for tables and JSON.
 
 use model::metric::Bound;
 use serde::Serialize;
@@ -6,9 +6,9 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units;
 
-/// Returns the [`crate::view::table::Column::rank`] of a metric. Metrics that the user asked for
-/// are left out no earlier than counters. Built-in rates by time, and metrics that repeat another
-/// one, are left out early.
+/// Returns the [`crate::view::table::Column::rank`] of a metric, which decides when a narrow table
+/// leaves the metric out. Metrics that the user asked for stay as long as counters. Built-in
+/// metrics are left out earlier: first the rates over time and those that repeat another metric.
 pub fn rank(metric: &Bound) -> u8 {
     const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
     let name = metric.name.split(':').next().unwrap_or_default();

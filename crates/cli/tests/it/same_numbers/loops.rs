@@ -10,7 +10,8 @@ fn times(row: &Value) -> &Value {
     if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] }
 }
 
-/// An unknown column fails the test, so that new columns are compared, too.
+/// Returns the value that a column in CSV must have. An unknown column fails the test, so that new
+/// columns are compared, too.
 fn value_of(document: &Value, row: &Value, column: &str) -> Value {
     const OF_ROW: [&str; 26] = [
         "id",
@@ -46,7 +47,7 @@ fn value_of(document: &Value, row: &Value, column: &str) -> Value {
         of_row if OF_ROW.contains(&of_row) => row[of_row].clone(),
         "module" | "mode" => document["modules"][0][column].clone(),
         "module_source" => document["modules"][0]["source"].clone(),
-        // Rows of single threads have these values.
+        // Only rows of single threads have these values.
         "pid" | "tid" => Value::Null,
         "text_first_line" => row["text"][0].clone(),
         "text_last_line" => row["text"][1].clone(),
@@ -89,7 +90,8 @@ fn counter_of(document: &Value, row: &Value, column: &str) -> Option<Value> {
     Some(found.map_or(Value::Null, |counter| counter[member].clone()))
 }
 
-/// Returns the histogram as text in CSV has it, with iterations and hits: `1:100 8-15:20`.
+/// Returns the histogram as CSV must contain it: numbers of iterations and their hits, such as
+/// `1:100 8-15:20`.
 fn histogram(buckets: &Value) -> Value {
     let cell = |bucket: &Value| match (&bucket["from"], &bucket["to"]) {
         (from, to) if from == to => format!("{from}:{}", bucket["hits"]),
@@ -100,7 +102,7 @@ fn histogram(buckets: &Value) -> Value {
     if cells.is_empty() { Value::Null } else { cells.join(" ").into() }
 }
 
-/// `None` if the cell has no value.
+/// Returns the text that a cell must have; `None` if the cell has no value.
 fn words_of(document: &Value, title: &str, row: &Value) -> Option<String> {
     let number = |value: &Value| value.as_u64();
     match title {
@@ -170,7 +172,8 @@ impl Look<'_> {
             .map(|(_, cells)| cells.clone())
             .unwrap_or_default();
         assert!(!ids.is_empty(), "{}", self.what);
-        // The page sorts loops by time.
+        // The page sorts loops by time and the text does not, so the test finds the rows of the
+        // page by their ids.
         let in_page = page.iter().find(|(name, ..)| name == "id").map(|(.., cells)| cells);
         let place = |id: &String| in_page?.iter().position(|of_page| of_page == id);
         let places: Vec<usize> = ids.iter().filter_map(place).collect();
@@ -188,7 +191,8 @@ impl Look<'_> {
         }
     }
 
-    /// Compares a cell with the document. Each column must be known here.
+    /// Compares a cell of the text with the JSON document. A column that is not known here fails
+    /// the test.
     fn cell_of(&mut self, document: &Value, title: &str, cell: &str, row: &Value) {
         let what = format!("{title} of loop {}", row["id"]);
         let time = match title {
@@ -233,7 +237,8 @@ impl Look<'_> {
         match (margin, value.strip_prefix('<')) {
             (Some("?"), _) => self.check(stated.is_null(), || format!("{what}: {cell}, {stated}")),
             (Some(margin), _) => self.printed(margin, stated, &what),
-            // For a bound, the interval includes zero. Without an interval, the number is exact.
+            // If the cell has only an upper bound (`<12 ns`), the interval includes zero. If the
+            // cell has neither a bound nor a margin, its number is exact or missing.
             (None, Some(_)) => {
                 let is_doubtful = stated.as_f64() >= time["ns"].as_f64();
                 self.check(is_doubtful, || format!("{what}: {cell} is printed for {time}"));

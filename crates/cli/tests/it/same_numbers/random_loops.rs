@@ -15,9 +15,10 @@ use testkit::{CallScript, ProfileScript, Random};
 
 const PID: u32 = 100;
 const ID: [u8; 16] = *b"random loops !!!";
-/// The parent of each id. Function 5 has no loops.
+/// For each id (of a function or loop), the id of the function or loop that directly contains it.
+/// The functions have the ids 0 and 5. Function 5 has no loops.
 const PARENTS: [Option<u32>; 6] = [None, Some(0), Some(1), Some(1), Some(3), None];
-/// Mode sampled times this many hits of each id before it chooses hits at random.
+/// In mode sampled, this many hits of each id are timed before hits are chosen at random.
 const FIRST: u64 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ struct Counted {
     words: [u64; ENTRY_WORDS],
     sums: Vec<u64>,
     trips: Trips,
-    /// The number of hits until the next one that is timed.
+    /// In mode sampled, the next timed hit is this many hits from now (1: the next hit).
     gap: u64,
 }
 
@@ -42,7 +43,7 @@ struct Thread<'a> {
     mode: Mode,
     gap_mask: u64,
     has_counter: bool,
-    /// `None` if the number of iterations differs between hits.
+    /// The number of iterations of each hit; `None` if it differs between hits.
     iterations: Option<u64>,
     ids: Vec<Counted>,
 }
@@ -187,7 +188,8 @@ fn side_table(mode: Mode, schedule: Vec<ScheduledLoop>) -> SideTable {
     }
 }
 
-/// Sometimes, threads enter the functions between recorded calls.
+/// Writes a random profile. Each thread has one recorded call, and up to 30 complete hits of the
+/// two functions.
 pub fn write(r: &mut Random, dir: &Path) {
     let mode = [Mode::Sampled, Mode::Timed, Mode::Count][r.below(3) as usize];
     let has_counter = mode != Mode::Count && r.odd(2);
@@ -235,7 +237,7 @@ pub fn write(r: &mut Random, dir: &Path) {
             let function = if thread.r.odd(4) { 5 } else { 0 };
             thread.hit(function);
         }
-        // Sometimes, the recording ends while the thread is in the function.
+        // Sometimes, the recording ends while the thread is in function 5.
         if thread.r.odd(5) {
             thread.begin(5);
         }

@@ -11,7 +11,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 
 def no_unknown(message):
-    # docs/traces.md documents only one field of ours.
+    # Counterpoint adds one field of its own to Perfetto's definitions (docs/traces.md).
     ours = {2041} if message.DESCRIPTOR.name == "TracePacket" else set()
     assert all(f.field_number in ours for f in UnknownFieldSet(message)), message
     for field, value in message.ListFields():
@@ -110,9 +110,9 @@ def main(path):
         args = dict(annotation(seq, a) for a in e.debug_annotations)
         assert len(args) == len(e.debug_annotations), "a slice has a key twice"
         flows = (list(e.flow_ids), list(e.terminating_flow_ids))
-        # Counter values in the packet of a slice are from the slice's begin, and are placed before it.
-        # The importer drops an event that has more than eight such values, or that refers to unknown
-        # tracks.
+        # The counter values in the packet of a slice's begin have the time of the begin. Their
+        # events are placed before the event of the slice. Perfetto's importer drops an event that
+        # has more than eight counter values, or that refers to unknown tracks.
         extra_tracks = list(e.extra_counter_track_uuids) or seq.extra_tracks
         assert len(e.extra_counter_values) <= min(8, len(extra_tracks))
         for track, value in zip(extra_tracks, e.extra_counter_values):
@@ -132,8 +132,8 @@ def main(path):
         process = (parent.process.process_name or parent.name) if parent else None
         return [process, d.thread.thread_name or d.name, d.process.pid, d.thread.tid]
 
-    # Events are sorted by time, as an importer does. Events with equal times keep the order of the
-    # file.
+    # Events are sorted by time, as in Perfetto's importer. Events with equal times keep the order
+    # of the file.
     events.sort(key=lambda e: e[:2])
     for at, _, uuid, kind, name, category, args, flows, value in events:
         assert uuid in tracks, "an event is on a track without a description"

@@ -1,8 +1,9 @@
-"""Writes a trace in Perfetto's format as other programs do, with the published classes, and with every kind of name,
-clock and event that other programs use.
+"""Writes a trace in Perfetto's format as other programs do.
 
-Prints the trace's content as JSON: [name, category, start, duration, arguments] of each slice, in nanoseconds of real
-time; values of counters; flows.
+It uses the classes generated from Perfetto's published definitions, and many kinds of names, clocks and events.
+
+Prints as JSON what a reader must find in the trace: [name, category, start, duration, arguments] of each complete
+slice, in nanoseconds of real time; values of counters; flows.
 """
 
 import json

@@ -1,5 +1,6 @@
-//! Makes shared memory for a single test: commands that free pools search all of `/dev/shm`, where
-//! the developer may have recordings that have not been collected yet.
+//! Gives a single test its own `/dev/shm`. Commands that remove leftover pools (the recorder's
+//! shared memory) search all of `/dev/shm`, where the developer may have recordings that were not
+//! collected yet.
 
 use std::ffi::{CString, c_int};
 use std::fs;
@@ -22,7 +23,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Skips the test if this user may not change the mounts of a process.
+    /// Makes the directory. Skips the test and returns `None` if this user may not change the
+    /// mounts of a process.
     pub fn new(test: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -57,7 +59,8 @@ impl Memory {
         ];
         let shadow = move || {
             let flags = if user == 0 { 0 } else { libc::CLONE_NEWUSER };
-            // SAFETY: the calls take numbers, null pointers and C strings that outlive them.
+            // SAFETY: the calls take numbers, null pointers, C strings, and a buffer with its
+            // length. The strings and the buffer outlive the calls.
             unsafe {
                 done(libc::unshare(flags | libc::CLONE_NEWNS))?;
                 for (file, text) in maps.iter().filter(|_| user != 0) {

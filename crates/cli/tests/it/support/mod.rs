@@ -23,7 +23,8 @@ use profile::Profile;
 use serde_json::Value;
 pub use testkit::skip;
 
-/// `None` if the test was skipped.
+/// Returns the path in an environment variable. Without this variable, skips the test and returns
+/// `None`.
 fn need(test: &str, variable: &str) -> Option<PathBuf> {
     if let Some(value) = std::env::var_os(variable) {
         return Some(value.into());
@@ -32,20 +33,20 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     None
 }
 
-/// For tests that start the program hundreds of times: a release build, if there is one, shows a
-/// small profile in a fifth of the time.
+/// The program for tests that start it hundreds of times. This is the program in `dist/`, if that
+/// was built: a release build shows a small profile in a fifth of a debug build's time.
 pub static OFTEN_STARTED: LazyLock<PathBuf> = LazyLock::new(|| {
     let built =
         std::env::var_os("COUNTERPOINT_DIST").map(|dist| Path::new(&dist).join("bin/counterpoint"));
     built.unwrap_or_else(|| env!("CARGO_BIN_EXE_counterpoint").into())
 });
 
-/// `None` if the test was skipped.
+/// Returns the path of `counterpoint-query`; `None` if the test was skipped.
 pub fn query_engine(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_QUERY")
 }
 
-/// Returns the environment with IREE 3.7.0, whose executables have version 5.
+/// Returns the virtual environment with IREE 3.7.0, whose executable libraries have version 5.
 pub fn venv_v5(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_VENV_V5")
 }
@@ -60,8 +61,8 @@ pub fn torch_212(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
 }
 
-/// Tests share the cache of shims (small compiled libraries), so that each shim is compiled only
-/// once.
+/// Makes the command use a cache of shims (small compiled libraries) that all tests share, so that
+/// each shim is compiled only once.
 pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     match std::env::var_os("COUNTERPOINT_TORCH_SHIMS") {
         Some(folder) => command.env("XDG_CACHE_HOME", Path::new(&folder).join("cache")),
@@ -107,8 +108,8 @@ impl Iree {
         })
     }
 
-    /// There is one file for each of a few target CPUs. Returns the file for the best one that this
-    /// machine supports.
+    /// For each fixture, there is one compiled file for each of a few target CPUs. Returns the file
+    /// for the best target CPU that this machine supports.
     pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
         let kind = if system_library { ".system" } else { "" };
         self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
@@ -131,7 +132,8 @@ impl Iree {
 pub struct Expected {
     pub function: String,
     pub inputs: Vec<String>,
-    /// Workgroup calls and dispatches of each export.
+    /// The numbers of workgroup calls and of dispatches of each function in the fixture's
+    /// executable.
     pub ops: BTreeMap<String, (u64, u64)>,
 }
 
@@ -140,7 +142,7 @@ impl Expected {
         Self::of_variant(fixture, variant())
     }
 
-    /// `variant` is a target CPU: `v4`, `v3` or `generic`.
+    /// Reads the expected counts of a fixture. `variant` is a target CPU: `v4`, `v3` or `generic`.
     pub fn of_variant(fixture: &str, variant: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/iree/expected.json");
         let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -174,25 +176,25 @@ fn variant() -> &'static str {
     }
 }
 
-/// The C programs are compiled once for all tests.
+/// The C programs, which are compiled once for all tests.
 pub struct Programs {
     pub host: PathBuf,
     /// This program contains IREE's own call hook.
     pub hook_host: PathBuf,
     /// This program would notice if Counterpoint started a helper process.
     pub watchful: PathBuf,
-    /// This program loads copies of Counterpoint.
+    /// This program loads several copies of Counterpoint's library.
     pub two: PathBuf,
     /// This program has a signal handler that forks again and again.
     pub storm: PathBuf,
-    /// This program uses most entry points of the agent.
+    /// This program uses most entry points of Counterpoint's library.
     pub entries: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
     directory: PathBuf,
 }
 
-/// `None` if the compiler does not exist.
+/// Compiles a program or a library, and returns its path. `None` if the compiler does not exist.
 fn compile(
     directory: &Path,
     compiler: &str,
@@ -240,8 +242,8 @@ fn built() -> PathBuf {
     directory
 }
 
-/// Returns the directory of this module, whose files contain the compiler's flags, so that they are
-/// part of the hash.
+/// Returns the directory of this module. Its files are part of the hash, because they contain the
+/// compiler's flags.
 fn support() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support")
 }
@@ -254,7 +256,7 @@ impl Programs {
             .expect("a C compiler: Rust links with it")
     }
 
-    /// Compiles a library to preload, and returns its path.
+    /// Compiles a shared library, and returns its path.
     pub fn shared(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
         let flags = [&["-std=gnu11", "-shared", "-fPIC"], flags, &["-ldl"]].concat();
         compile(&self.directory, "cc", source, name, &flags)
@@ -268,9 +270,9 @@ impl Programs {
             .expect("a C compiler: Rust links with it")
     }
 
-    /// Without a C++ compiler, skips the test and returns `None`.
+    /// Compiles `NAME.cc`. Without a C++ compiler, skips the test and returns `None`.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
-        // The C headers initialise structures with {0}.
+        // The C headers initialise structures with {0}, which this warning would report.
         let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
         let program = compile(&self.directory, "c++", &format!("{name}.cc"), name, &flags);
         if program.is_none() {
@@ -395,7 +397,7 @@ impl Recorded {
         self.profile().all_losses().into_iter().map(|l| (l.name, l.count)).collect()
     }
 
-    /// Returns sorted numbers, one for each process.
+    /// Returns the number of calls of each process, from the smallest number to the largest.
     pub fn calls_per_process(&self) -> Vec<u64> {
         let profile = self.profile();
         let mut calls: Vec<u64> = profile
@@ -409,8 +411,8 @@ impl Recorded {
 }
 
 /// Checks that the program prints the same to stdout and ends in the same way as without
-/// Counterpoint. `calls` are the sorted numbers of calls of its processes. `None` accepts any
-/// number of a loss above 0.
+/// Counterpoint. `calls` are the sorted numbers of calls of the program's processes. In the
+/// expected losses, `None` accepts any number above 0.
 pub fn same_as_without(
     program: &Path,
     what: &str,
@@ -433,7 +435,7 @@ pub fn same_as_without(
         })
         .collect();
     assert_eq!(found, expected, "{what}");
-    // Counterpoint writes one line after the program's own output.
+    // On standard error, Counterpoint writes one line after the program's own output.
     let words = String::from_utf8_lossy(&without.stderr).into_owned();
     let ours = with.stderr();
     let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{what}: {ours}"));

@@ -1,6 +1,6 @@
 """Computes the self time of each op of a Chrome trace by building the tree of each thread. Reads FILE and prints
-{name: [calls, total ns, self ns]} as JSON. Calls and total contain only outermost slices, and no slice inside of a
-slice of the same name. Uses complete slices only, and requires that the slices of each thread are nested."""
+{name: [calls, total ns, self ns]} as JSON. Calls and total leave out each slice that is inside of a slice
+of the same name. Uses complete slices only, and requires that the slices of each thread are nested."""
 import json, sys
 from collections import defaultdict
 from decimal import Decimal
@@ -10,7 +10,7 @@ with open(sys.argv[1]) as file:
 threads = defaultdict(list)
 for place, event in enumerate(trace["traceEvents"]):
     if event.get("ph") == "X" and "dur" in event:
-        # Times are rounded to whole nanoseconds, as the importer does.
+        # Times are rounded to whole nanoseconds, as in `counterpoint trace import`.
         begin = round(Decimal(event["ts"]) * 1000)
         end = begin + round(Decimal(event["dur"]) * 1000)
         threads[(event["pid"], event["tid"])].append((begin, -end, place, event["name"]))

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 const FAULTS: &str = "select name, idx, value from stats \
      where severity in ('error', 'data_loss') and value > 0 order by name, idx";
 
-/// A slice's row is named by its process (or the track above its track) and its thread (or its
-/// track).
+/// The row of a slice is named after its process, or else the parent of its track, and its thread,
+/// or else its track.
 const SLICES: &str = "
     select s.id, s.ts, s.dur, s.name, s.category, s.depth, s.arg_set_id,
            coalesce(p.name, pp.name, up.name, p.pid, pp.pid) as process,
@@ -64,7 +64,7 @@ pub struct Point {
 pub struct Timeline {
     pub slices: Vec<Shown>,
     pub points: Vec<Point>,
-    /// The indices of the slices at the begin and at the end of an arrow.
+    /// For each arrow, the indices of the slices at its begin and at its end.
     pub flows: Vec<[usize; 2]>,
 }
 
@@ -81,7 +81,7 @@ impl TraceProcessor {
             .arg(files)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The trace processor prints its loading speed.
+            // The trace processor prints its loading speed to standard error.
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -122,7 +122,7 @@ impl TraceProcessor {
         self.loaded(base_ns(file))
     }
 
-    /// `base_ns` is added to all times.
+    /// Returns the timeline of the loaded file. `base_ns` is added to all times.
     pub fn loaded(&mut self, base_ns: i64) -> Timeline {
         let mut args = BTreeMap::<i64, BTreeMap<String, Value>>::new();
         for row in self.query(ARGS) {
@@ -193,9 +193,10 @@ pub fn base_ns(file: &Path) -> i64 {
     trace["baseTimeNanoseconds"].as_i64().unwrap_or(0)
 }
 
-/// The trace processor reads times of Chrome's format as doubles, so they can be wrong by 1 ns. A
-/// slice of length 0 contains the slices that begin with it in Chrome's format, but not in
-/// Perfetto's.
+/// Checks that two timelines are the same, apart from what the formats cannot express. The trace
+/// processor reads times of Chrome's format as doubles, so they can be wrong by 1 ns. The depth of
+/// slices of length 0 is not compared: only in Chrome's format can they contain slices that begin
+/// at the same time.
 pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     let near = |a: i64, b: i64| a.abs_diff(b) <= 1;
     let key = |s: &Shown| (s.row.clone(), s.name.clone(), json!(s.args).to_string());
@@ -236,7 +237,7 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
             (slice.row.clone(), slice.name.clone(), json!(slice.args).to_string())
         };
         // In Chrome's format, the end of an arrow is a row and a time, at which several slices may
-        // begin. Such arrows are only counted.
+        // begin. Arrows whose ends are not clear in this way are only counted.
         let mut begun = BTreeMap::<_, u32>::new();
         let begin = |slice: &Shown| (slice.row.clone(), slice.ts);
         timeline.slices.iter().for_each(|s| *begun.entry(begin(s)).or_insert(0) += 1);

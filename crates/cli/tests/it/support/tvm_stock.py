@@ -99,7 +99,8 @@ def main():
     x = tvm.runtime.tensor(np.arange(64 * 256, dtype="float32").reshape(64, 256))
     bare = vm["main"](x).numpy()
 
-    # The user's own instrument, which our instrument calls. Both must see the same ops.
+    # An instrument (a hook around ops) of the user, which Counterpoint's own instrument calls. Both
+    # instruments must see the same ops.
     ops = collections.Counter()
 
     def theirs(_function, name, before, _result, *arguments):

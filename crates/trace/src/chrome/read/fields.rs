@@ -20,7 +20,8 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// Returns `None` if the field cannot have this text.
+    /// Stores a text as the field's value. Returns `None` if the field is a time and the text is
+    /// not a time in whole nanoseconds.
     #[inline(always)]
     pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
         match self {
@@ -40,7 +41,8 @@ impl Field {
         Some(())
     }
 
-    /// Returns `None` if the field cannot be a number.
+    /// Stores a number as the field's value. Does this only for `pid`, `tid` and `id`, and returns
+    /// `None` for the other fields.
     #[inline(always)]
     pub(super) fn put_number(self, event: &mut Event<'_>, number: i64) -> Option<()> {
         let field = match self {
@@ -53,7 +55,7 @@ impl Field {
         Some(())
     }
 
-    /// `text` is the value in the document.
+    /// Stores a time as the field's value. `text` is the value in the document.
     #[inline(always)]
     pub(super) fn put_time<'a>(self, event: &mut Event<'a>, time: Time, text: &'a str) {
         let exact = if time.exact { None } else { Some(Raw::of(text)) };
@@ -79,7 +81,8 @@ impl Field {
     }
 }
 
-/// Returns the nanoseconds of a time, unless the time is more precise than nanoseconds.
+/// Returns the nanoseconds of a time. Returns `None` if the text is not a time, or is more precise
+/// than nanoseconds.
 fn exact_ns(text: &str) -> Option<i64> {
     micros(text.as_bytes()).filter(|time| time.exact).map(|time| time.ns)
 }

@@ -1,6 +1,7 @@
-//! Turns values that are almost JSON into JSON. Such values contain names that were cut in the
-//! middle of a character, have another encoding, or contain control characters; numbers that JSON
-//! does not have (Python writes `NaN` and `Infinity`); or a comma after the last element.
+//! Turns values that are almost JSON into JSON. A name in such a value may have been cut in the
+//! middle of a character, may have another encoding, or may contain control characters. A number
+//! may be one that JSON does not have (Python writes `NaN` and `Infinity`). A comma may follow the
+//! last element.
 
 use std::fmt::Write;
 
@@ -14,8 +15,8 @@ pub(super) struct Mended {
     pub(super) nulls: u32,
 }
 
-/// Copies the value at the start of `bytes` without what JSON does not allow. Returns `None` if the
-/// value is not complete.
+/// Copies the value at the start of `bytes`, and removes or replaces what JSON does not allow.
+/// Returns `None` if the value is not complete.
 pub(super) fn value(bytes: &[u8]) -> Option<Mended> {
     let used = extent(bytes)?;
     let text = String::from_utf8_lossy(&bytes[..used]);
@@ -67,7 +68,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\n' | '\r' | '\t')
 }
 
-/// Whether a character outside of strings is part of a number or a word.
+/// Returns whether a character outside of strings is part of a number or a word.
 fn is_of_word(c: char) -> bool {
     !matches!(c, '{' | '}' | '[' | ']' | ',' | ':' | '"') && !is_space(c)
 }
@@ -75,7 +76,8 @@ fn is_of_word(c: char) -> bool {
 /// Returns the end of the value that starts at byte 0.
 pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     if !matches!(bytes.first()?, b'{' | b'[' | b'"') {
-        // The characters after a word belong to the list or object around it.
+        // The value is a number or a word. It ends before the first character that cannot be part
+        // of it.
         return bytes.iter().position(|b| !is_of_word(char::from(*b))).filter(|end| *end > 0);
     }
     let mut depth = 0usize;

@@ -1,4 +1,6 @@
-//! Defines the notes that the scanner takes about an event, from which [`super::shape`] is made.
+//! Defines the notes that the scanner takes about an event. From these notes, [`super::shape`]
+//! makes the event's shape (the text that similar events share), with which it reads similar events
+//! faster.
 
 use super::fields::Field;
 
@@ -21,7 +23,8 @@ pub(super) enum Slot {
     End,
 }
 
-/// A part of an event that does not vary, at one byte of the event.
+/// A note about a part of an event that does not vary. [`Notes::marks`] stores it with the position
+/// to which it applies.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
     /// A string of this length starts here.
@@ -29,10 +32,11 @@ pub(super) enum Mark {
     Number(Field, i64),
     /// A value that is kept as text (of `args` or an unknown key) starts here.
     Open,
-    /// The value ends here. It is the value of `args`.
+    /// The value that began at [`Mark::Open`] ends here. It is the value of `args`.
     Args,
-    /// The value ends here. The first number says how many bytes before the value its key starts.
-    /// The second number is the length of the key.
+    /// The value that began at [`Mark::Open`] ends here. It is the value of an unknown key. The
+    /// first number says how many bytes before the value its key starts. The second number is the
+    /// length of the key.
     Other(u32, u32),
 }
 

@@ -1,14 +1,14 @@
-//! Reads usual events quickly: events without rare JSON.
+//! Reads events quickly, unless they contain rare forms of JSON.
 //!
-//! The scanner makes one forward pass, builds no tree, and copies only strings with escapes. Of the
-//! values of `args` and of unknown keys, the event borrows the text. The scanner also records which
-//! parts of the event may vary, so that the next similar event can be read faster
+//! The scanner makes one forward pass, builds no tree, and copies only strings with escapes. The
+//! event borrows the text of `args`, and of the values of unknown keys. The scanner also records
+//! which parts of the event may vary, so that the next similar event can be read faster
 //! ([`shape`](super::shape)).
 //!
 //! The meaning of JSON is defined by serde_json: this scanner either reads an event exactly as
 //! serde_json would, or declines it, and then serde_json reads it. The scanner declines texts that
-//! are incomplete or not JSON, and JSON that is rare: escaped keys, long ids, and values that are
-//! nested deeply. So error messages come from serde_json.
+//! are incomplete or not JSON, and JSON that is rare, for example escaped keys, long ids, and
+//! values that are nested deeply. So error messages come from serde_json.
 //!
 //! The text is known to be UTF-8, which is checked once for a whole window.
 
@@ -31,7 +31,7 @@ pub(super) const MOST_WHOLE: usize = MOST_DIGITS - 3;
 /// object.
 const MOST_DEPTH: u32 = u64::BITS;
 
-/// A part of a document that is UTF-8.
+/// A part of a document, whose bytes are known to be UTF-8.
 #[derive(Clone, Copy)]
 pub(super) struct Scan<'a> {
     text: &'a str,
@@ -122,9 +122,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the end of an escape. `at` is the position after the backslash. Whether both halves
-    /// of a surrogate pair are there is not checked, because serde_json does not check this,
-    /// either, in a value that is kept as text.
+    /// Returns the end of an escape. `at` is the position after the backslash. It is not checked
+    /// whether a surrogate pair has both halves: serde_json does not check this, either, in a value
+    /// that is kept as text.
     #[cold]
     fn escape(self, at: usize) -> Option<usize> {
         match self.byte(at)? {
@@ -149,8 +149,8 @@ impl<'a> Scan<'a> {
         Some((end, text))
     }
 
-    /// Whether a string without escapes ends `length` bytes after `at`, including its closing
-    /// quote. `at` is the position after the opening quote.
+    /// Returns whether a string without escapes, together with its closing quote, ends `length`
+    /// bytes after `at`. `at` is the position after the opening quote.
     #[inline(always)]
     pub(super) fn is_string(self, at: usize, length: usize) -> bool {
         let Some(quote) = length.checked_sub(1) else { return false };
@@ -159,7 +159,7 @@ impl<'a> Scan<'a> {
             && Word::of(self.chunk(at + whole)).quote_is(rest)
     }
 
-    /// Whether there is an integer with this many digits (less than [`WIDTH`]) at `at`.
+    /// Returns whether there is an integer with this many digits (less than [`WIDTH`]) at `at`.
     #[inline(always)]
     pub(super) fn is_number(self, at: usize, digits: usize) -> bool {
         let lanes = Word::of(self.chunk(at));
@@ -168,8 +168,8 @@ impl<'a> Scan<'a> {
             && !matches!(lanes.byte(digits), b'.' | b'e' | b'E')
     }
 
-    /// Reads a number of microseconds with `whole` digits (at most [`MOST_WHOLE`]) and three
-    /// decimals, as nanoseconds.
+    /// Reads a number of microseconds with `whole` digits before the point (at most [`MOST_WHOLE`])
+    /// and three digits after it, and returns it as nanoseconds.
     #[inline(always)]
     pub(super) fn is_time(self, at: usize, whole: usize) -> Option<i64> {
         let start = Word::of(self.chunk(at));
@@ -197,7 +197,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Reads digits. Returns the position after them, and the number that `before` and these digits
-    /// form together, which is meaningless if there are too many.
+    /// form together, which is meaningless if there are too many digits.
     #[inline(always)]
     fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
         let mut digits = before;
@@ -212,7 +212,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads a number without an exponent and with few digits.
+    /// Reads a number that has no exponent and at most [`MOST_DIGITS`] digits.
     #[inline(always)]
     fn number(self, start: usize) -> Option<Number> {
         let negative = self.byte(start)? == b'-';
@@ -344,7 +344,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the key at `at`, or `None` if it contains escapes, and the start of its value.
+    /// Returns the key at `at` (`None` if it contains escapes), and the start of its value.
     #[inline(always)]
     fn key(self, at: usize) -> Option<(Option<&'a str>, usize)> {
         if self.byte(at)? != b'"' {
@@ -378,7 +378,7 @@ impl<'a> Scan<'a> {
         if let Some(found) = self.number(at).and_then(usual) {
             return Some(found);
         }
-        // The time has more than three decimals, or an exponent.
+        // The time has more than three decimals, an exponent, or many digits.
         let end = self.skip_number(at)?;
         Some((end, micros(&self.bytes[at..end])?))
     }
@@ -412,7 +412,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Records that a key of the event has appeared before. Such an event gets no shape.
+    /// Notes that the event has this key. If the key has appeared before, this is recorded, and the
+    /// event gets no shape.
     fn once(self, key: &'a str, seen: &mut u16, event: &mut Event<'a>, notes: &mut Notes) {
         const KEYS: [&str; 11] =
             ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];
@@ -469,7 +470,8 @@ impl<'a> Scan<'a> {
                 let (end, text) = self.text(at + 1)?;
                 match (field, &text) {
                     (Field::Name, _) => notes.slot(at + 1, end, Slot::Name),
-                    // A time with escapes is declined, because its text may have to be kept.
+                    // A string with escapes is declined: it is not a time, and the event keeps its
+                    // text, as when serde_json reads it.
                     (Field::Time | Field::Duration, Cow::Owned(_)) => return None,
                     (_, Cow::Borrowed(text)) => {
                         notes.mark(at + 1, Mark::Text(field, text.len() as u32));

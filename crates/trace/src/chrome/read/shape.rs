@@ -10,17 +10,17 @@
 //! JSON by its rules takes about ten instructions per byte, but comparing takes a fraction of one.
 //! So the shape of a scanned event is kept: its text without the name, the times and a numeric
 //! `id`, and without the strings and numbers in `args` and unknown keys. An event fits a shape if
-//! it has the same kind of value in each of these places, and if the rest of its text is equal.
-//! Then the event is JSON because the first event was. Two shapes are tried for an event: those
-//! that last followed the shape of the previous event.
+//! it has the same kind of value in each of these places, and if the rest of its text is equal. In
+//! this case, the event is JSON because the scanned event was. For an event, the reader tries only
+//! two shapes: those that most recently came after the shape of the previous event.
 //!
 //! The reader also guesses that a number or string is as long as in the last event of this shape,
-//! and then checks this. Then the position of the next part depends on memory that is already
-//! loaded, and not on the bytes that are being compared. So a processor can work on several parts
-//! at the same time.
+//! and then checks this. With a guess, the position of the next part depends on memory that is
+//! already loaded, and not on the bytes that are being compared. So a processor can work on several
+//! parts at the same time.
 //!
-//! Memory: [`MOST`] shapes of [`LONGEST`] bytes each, with [`MOST_SLOTS`] parts that may vary, are
-//! 2 MiB.
+//! Memory: [`MOST`] shapes of [`LONGEST`] bytes each, with [`MOST_SLOTS`] parts that may vary, take
+//! about 2 MiB.
 
 use std::borrow::Cow;
 
@@ -35,16 +35,16 @@ use crate::text::same;
 const MOST: usize = 512;
 /// The length in bytes of the longest event whose shape is kept.
 const LONGEST: usize = 2048;
-/// The largest number of strings and numbers in an event whose shape is kept.
+/// The largest number of slots (parts that may vary) in an event whose shape is kept.
 const MOST_SLOTS: usize = 128;
 
 #[derive(Debug, Default)]
 struct Shape {
-    /// Without the parts that vary.
+    /// The text of an event, without the parts that vary.
     text: Box<[u8]>,
     parts: Box<[Part]>,
     marks: Box<[(u32, Mark)]>,
-    /// The two shapes that last followed this shape.
+    /// The indices in [`Shapes::all`] of the two shapes that most recently came after this one.
     next: [u16; 2],
     hash: u64,
 }
@@ -52,22 +52,22 @@ struct Shape {
 /// A part of the text that does not vary, and the slot (a part that varies) after it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// The end of this part in the shape's text and in its marks. The position of a mark is
-    /// relative to the start of the part.
+    /// Where this part ends in the `text` and in the `marks` of the shape. The position of a mark
+    /// is relative to the start of the part.
     text: u32,
     marks: u32,
     slot: Slot,
     guess: Guess,
 }
 
-/// The length of the last content of a slot, if the next one probably has the same length;
-/// otherwise 0.
+/// The length of a slot's last content, as a guess of the length of its next content. The guess is
+/// 0 if the last content does not have a form from this table:
 ///
 /// | slot | the guess counts |
 /// |---|---|
 /// | [`Slot::Name`], [`Slot::Text`] | bytes of a string without escapes, including its closing quote |
 /// | [`Slot::Number`] | digits of a number without a sign, point or exponent |
-/// | [`Slot::Time`], [`Slot::Duration`] | digits before the point, with three decimals |
+/// | [`Slot::Time`], [`Slot::Duration`] | integer digits of a number without a sign, with three decimals |
 type Guess = u16;
 
 #[derive(Debug)]
@@ -75,9 +75,9 @@ pub(super) struct Shapes {
     /// The first element is a placeholder for the shape before the first event.
     all: Vec<Shape>,
     by_hash: FastMap<u64, u16>,
-    /// The shape of the previous event.
+    /// The index in `all` of the shape of the last event that has one.
     last: usize,
-    /// The shape that will be replaced next.
+    /// The index in `all` of the shape that was replaced last; 0 if none was replaced yet.
     oldest: usize,
     notes: Notes,
 }
@@ -132,7 +132,8 @@ impl Shapes {
         Some(end)
     }
 
-    /// Stores a shape, perhaps in place of an older one.
+    /// Stores a shape, and returns its index. If there are already [`MOST`] shapes, it replaces the
+    /// oldest one.
     fn keep(&mut self, shape: Shape) -> usize {
         let place = if self.all.len() <= MOST {
             self.all.push(Shape::default());
@@ -171,8 +172,8 @@ impl Shape {
         Self { text: text.into(), parts: parts.into(), marks: marks.into(), next: [0; 2], hash }
     }
 
-    /// Reads an event of this shape. If the event has another shape, the content of `event` is
-    /// meaningless.
+    /// Reads an event of this shape, and returns its end. Returns `None` if the event has another
+    /// shape. The content of `event` is then meaningless.
     #[inline]
     fn follow<'a>(&mut self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
         let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);
@@ -227,8 +228,8 @@ impl Shape {
                     Some(ns) => {
                         at += guess + ".000".len();
                         match part.slot {
-                            // An event that contains a key twice has no shape, so there is no exact
-                            // text of an earlier value to remove.
+                            // An event with a repeated key has no shape. So this key has no earlier
+                            // value whose text would have to be removed.
                             Slot::Time => event.time_ns = Some(ns),
                             _ => event.duration_ns = Some(ns),
                         }
@@ -253,25 +254,28 @@ impl Shape {
     }
 }
 
-/// The guess after a number with a sign, a point or an exponent is 0.
+/// Returns the guess that follows from this number: how many digits it has, or 0 if it has a sign,
+/// a point, an exponent, or too many digits.
 fn plain_digits(number: &[u8]) -> Guess {
     let plain = number.len() < WIDTH && number.iter().all(u8::is_ascii_digit);
     if plain { number.len() as Guess } else { 0 }
 }
 
-/// The guess after a string with escapes is 0.
+/// Returns the guess that follows from a string: its length, or 0 if it has escapes or is too long.
 fn plain_length(length: usize, escaped: bool) -> Guess {
     if escaped { 0 } else { Guess::try_from(length).unwrap_or(0) }
 }
 
-/// The guess after a time without three decimals, or after a negative one, is 0.
+/// Returns the guess that follows from this time: how many digits it has before the point, or 0 if
+/// it is negative, too long, or does not have three decimals.
 fn whole_digits(time: &[u8]) -> Guess {
     let point = time.len().wrapping_sub(".000".len());
     let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';
     if plain { point as Guess } else { 0 }
 }
 
-/// If different texts have equal hashes, the results are still right, but reading is slower.
+/// If different texts have equal hashes, only one of their shapes is kept. The results are still
+/// right, because [`Shape::follow`] compares the texts, but reading is slower.
 fn hash(text: &[u8]) -> u64 {
     let (words, rest) = text.as_chunks::<8>();
     let mut last = [0; 8];

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 
 use super::{ReadError, ReadErrorKind};
 
-/// In bytes. The window is enlarged if a value does not fit.
+/// The size of a new window in bytes. The window is enlarged if a value does not fit.
 const START: usize = 1 << 20;
 /// The maximum size of a value in bytes.
 const LIMIT: usize = 256 << 20;
@@ -61,8 +61,8 @@ impl<R: Read> Window<R> {
             }
             self.buffer.resize(self.end * 2, 0);
         }
-        // The whole buffer is filled, so that a value that does not fit is tried once per window,
-        // and not after each read.
+        // The loop fills the whole buffer. So the caller does not try to parse an incomplete value
+        // again after each small read.
         let before = self.end;
         while self.end < self.buffer.len() {
             match self.source.read(&mut self.buffer[self.end..]) {

@@ -1,4 +1,5 @@
-//! Processes eight bytes at a time: finds the first byte that matters, and converts digits.
+//! Processes eight bytes at a time: finds the end of a string or of digits, and converts digits to
+//! a number.
 //!
 //! All operations are ordinary arithmetic on a 64-bit word.
 
@@ -53,15 +54,15 @@ impl Word {
         Self::first((((values & LOW) + all(0x80 - 10)) | values) & HIGH)
     }
 
-    /// Whether byte `count` (below [`WIDTH`]) is the first one that is not a digit.
+    /// Returns whether byte `count` (below [`WIDTH`]) is the first one that is not a digit.
     #[inline(always)]
     pub(super) fn digits_are(self, count: usize) -> bool {
         let values = self.0 ^ all(b'0');
         Self::first_is((((values & LOW) + all(0x80 - 10)) | values) & HIGH, count)
     }
 
-    /// Whether byte `count` (below [`WIDTH`]) is a quote, and where [`Word::string_stop`] would
-    /// stop.
+    /// Returns whether byte `count` (below [`WIDTH`]) is a quote, and is the first byte at which
+    /// [`Word::string_stop`] would stop.
     #[inline(always)]
     pub(super) fn quote_is(self, count: usize) -> bool {
         let visible = ((self.0 & LOW) + all(0x80 - 0x20)) | self.0;
@@ -69,7 +70,7 @@ impl Word {
         self.byte(count) == b'"' && Self::first_is(stops, count)
     }
 
-    /// Whether lane `at` is the first one whose high bit is set. The expression is not
+    /// Returns whether lane `at` is the first one whose high bit is set. The expression is not
     /// `first(lanes) == at`, because a compiler could then use the computed index instead of `at`
     /// in the code that follows. [`shape`](super::shape) explains why this would be slower.
     #[inline(always)]
@@ -89,15 +90,15 @@ impl Word {
         Self(self.0 >> 8)
     }
 
-    /// Returns the number that the first `count` bytes represent, which must be digits.
+    /// Returns the number that the first `count` bytes represent. These bytes must be digits.
     #[inline(always)]
     pub(super) fn number(self, count: usize) -> u64 {
         // The shift adds leading zeros, so that the number has eight digits, with the last digit in
         // the highest byte.
         let shift = 8 * (WIDTH - count.min(WIDTH)) as u32;
         let digits = (self.0 ^ all(b'0')).checked_shl(shift).unwrap_or(0);
-        // Pairs of digits are combined to numbers of two digits, those to numbers of four, and
-        // those to the number of eight.
+        // Pairs of digits are combined into numbers of two digits, pairs of these into numbers of
+        // four digits, and the last pair into one number of eight digits.
         let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
         let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
         fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff

@@ -10,7 +10,8 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use crate::chrome::event::Raw;
 use crate::timeline::{Arg, ArgValue};
 
-/// A repeated key replaces the earlier one if that is among this many first keys.
+/// If a key is repeated, its last value counts. A repetition is noticed only if the first
+/// occurrence of the key is among this many first keys.
 const MOST_SEARCHED: usize = 256;
 
 /// The keys and values of an object, in their order.
@@ -24,12 +25,13 @@ enum Typed<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The list is empty if the JSON is not an object.
+    /// Parses a JSON object. The list is empty if there is no JSON, or if it is not an object.
     pub fn of(json: Option<&'a str>) -> Self {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }
 
-    /// Returns the list for a sink.
+    /// Returns the arguments in the form that a [`TimelineSink`](crate::timeline::TimelineSink)
+    /// takes.
     pub fn list(&self) -> Vec<Arg<'_>> {
         self.0.iter().map(|(key, typed)| Arg { key, value: typed.value() }).collect()
     }

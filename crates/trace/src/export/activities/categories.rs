@@ -2,7 +2,7 @@
 //!
 //! The generic vocabulary has the same word for `cuda_runtime` and `xpu_runtime`, so the conversion
 //! could not be reversed. Therefore, if the original category cannot be computed from the new one,
-//! the event also has the original, under the key [`ORIGINAL`]. The next export uses it:
+//! the event also has the original, under the key [`ORIGINAL`]. The next export uses this key:
 //!
 //! ```text
 //!  "cat":"cuda_runtime"  ─ generic ─►  "cat":"runtime"                                 ─ kineto ─► as before
@@ -44,14 +44,14 @@ impl Categories {
 
     fn of_document(vocabulary: Option<Vocabulary>, document: &Value) -> Self {
         let mut registry = Registry::new();
-        // Our exports contain a list of the categories of their calls.
+        // An export of a profile lists the categories that the profile's hosts (runtimes) define.
         kinds::register_listed(&mut registry, document);
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
     /// Returns the category of an event in the output, and the event's other keys in the form of
-    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others). `others` are the keys that the
-    /// event has now.
+    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others). `others` are these keys before
+    /// the conversion.
     pub fn of<'a>(
         &'a mut self,
         event: &Activity<'a>,
@@ -83,7 +83,7 @@ impl Categories {
     }
 }
 
-/// The opening brace may be missing.
+/// Parses a JSON object whose opening brace may be missing.
 fn object(others: &str) -> Option<Map<String, Value>> {
     match others.starts_with('{') {
         true => serde_json::from_str(others).ok(),
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn original_categories_are_restored() {
-        // The list that IREE's adapter causes in an exported trace.
+        // The list of kinds that an exported trace contains if IREE was recorded.
         let kinds = json!([{"producer": "iree", "name": "workgroup", "kineto": "cpu_op"}]);
         let document = json!({"counterpoint": {"kinds": kinds}});
         let registry = Categories::of_document(None, &document).registry;

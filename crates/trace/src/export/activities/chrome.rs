@@ -10,7 +10,8 @@ use super::keep::{Keep, visit_kept};
 use super::{Exact, Options, Written, look};
 use crate::chrome::write::{RawEvent, Writer};
 
-/// Writes the events as they were in the original trace, with categories in the wanted vocabulary.
+/// Writes the wanted events as they were in the original trace, with categories in the wanted
+/// vocabulary.
 pub fn write_again<W: Write>(
     trace: &Activities,
     options: &Options,

@@ -2,7 +2,7 @@
 //!
 //! The decision is made before the first event is written, because it may depend on later events.
 //! Memory: a bit for each event, 16 bytes for each slice that is kept, and about 50 bytes for each
-//! end of an arrow.
+//! end of an arrow (a flow between two slices).
 
 use std::collections::HashMap;
 use std::io;
@@ -20,8 +20,9 @@ use crate::export::filter::{Filter, LeftOut};
 pub struct Keep {
     /// One bit for each event, in the order of the file.
     events: Vec<u64>,
-    /// Points of time series that are moved to the start of the window (the range of time that is
-    /// wanted), with that time on the clock of the trace.
+    /// The points of time series that are moved to the start of the window (the range of time that
+    /// is wanted), by their index among the events. The value is this start on the clock of the
+    /// trace.
     moved: HashMap<usize, i64>,
     /// What is not kept.
     pub left_out: LeftOut,
@@ -54,15 +55,15 @@ struct Choice<'a> {
     ends: Vec<End>,
     /// The number of each arrow, by category, name and id.
     arrows: HashMap<(String, String, String), usize>,
-    /// The last point of each time series before the window, by process, name and id: its time and
-    /// its event.
+    /// For each time series, by process, name and id: the time of its last point before the window,
+    /// and the index of this point among the events.
     before: HashMap<(String, String, String), (i64, usize)>,
 }
 
 impl Keep {
     /// Reads a trace and decides which of its events are kept. The times of the trace are relative
-    /// to `base_ns` (ns since 1970). The filter refers to categories in `vocabulary`, that of the
-    /// output.
+    /// to `base_ns` (ns since 1970). The filter refers to categories in `vocabulary`, which is the
+    /// vocabulary of the output.
     pub fn of(
         trace: &Activities,
         filter: &Filter,
@@ -105,7 +106,7 @@ impl Keep {
 }
 
 /// Calls `each` with the events that are kept, or with all if there is no filter. Returns the
-/// losses that were found.
+/// losses (the damage in the trace) that were found.
 pub fn visit_kept(
     trace: &Activities,
     keep: Option<&Keep>,
@@ -190,7 +191,8 @@ impl Choice<'_> {
         }
     }
 
-    /// Decides whether the start and the end of a slice or span are kept: both of them, or neither.
+    /// Decides whether the events of a slice (its start and its end, or its only event) are kept:
+    /// all of them, or none.
     fn both(&mut self, events: &[usize], wanted: bool, times: Option<(i64, i64)>) -> bool {
         let in_window = times.is_none_or(|(from, to)| self.filter.has_time(from, to));
         if wanted && in_window {
@@ -229,11 +231,13 @@ impl Choice<'_> {
         self.keep
     }
 
-    /// Keeps an end of an arrow if both ends of the arrow are at slices that are kept.
+    /// Keeps the events of an arrow that are at kept slices, if the start and the finish of the
+    /// arrow are among them.
     fn arrows(&mut self) {
         for slices in self.slices.values_mut() {
             slices.sort_unstable();
-            // The end of each slice is replaced by the latest end so far.
+            // The end of each slice is replaced by the latest end of this slice and those that
+            // began before it.
             let mut latest = i64::MIN;
             for (_, end) in slices {
                 latest = latest.max(*end);

@@ -3,10 +3,11 @@
 //! (`B`, `E`).
 //!
 //! Perfetto combines starts and ends to slices by their order in time, so the slices in one track
-//! must be nested. If the slices of a row are in the order of their starts, the writer can find a
-//! track for each slice at once. Otherwise, all slices of the row must be known first (torch, for
-//! example, writes Python's calls after the operators that they called). This takes about 50 bytes
-//! for each slice while the lanes are assigned, and then one byte for each start or end.
+//! must be nested. If the slices of a row are in the order of their starts, the writer can choose a
+//! track for each slice when it reads the slice. Otherwise, all slices of the row must be known
+//! first (torch, for example, writes Python's calls after the operators that they called). This
+//! takes about 50 bytes for each slice while the lanes are assigned, and then one byte for each
+//! whole slice, start or end.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,7 +18,8 @@ use profile::activities::{Activities, Activity, RowId};
 use super::keep::{Keep, visit_kept};
 use crate::perfetto::write::MOST_LANES;
 
-/// For each row that needs lanes: the lanes of its starts and ends.
+/// For each row that needs lanes: the lanes of its whole slices, starts and ends, in the order of
+/// the file.
 #[derive(Debug, Default)]
 pub struct Lanes {
     rows: HashMap<u32, Row>,
@@ -97,8 +99,8 @@ impl Lanes {
         Ok(Self { rows: rows.collect() })
     }
 
-    /// Returns the lane of the row's next start or end. Returns `None` if the row needs no lanes,
-    /// and `Some(None)` for an end without a start.
+    /// Returns the lane of the row's next whole slice, start or end. Returns `None` if the row
+    /// needs no lanes, and `Some(None)` for an end without a start.
     pub fn next(&mut self, row: RowId) -> Option<Option<usize>> {
         let row = self.rows.get_mut(&row.0)?;
         row.next += 1;
@@ -121,8 +123,8 @@ fn part(event: &Activity<'_>) -> Option<Part> {
 }
 
 fn lanes(parts: &[Part]) -> Vec<u8> {
-    // An end belongs to the last start before it in time. At the same time, the order in the file
-    // decides.
+    // An end belongs to the last start before it in time that has no end yet. Of events at the same
+    // time, the first in the file counts as the earlier one.
     let mut halves: Vec<(i64, usize)> = Vec::new();
     let mut spans = Vec::new();
     for (place, part) in parts.iter().enumerate() {
@@ -153,12 +155,13 @@ fn lanes(parts: &[Part]) -> Vec<u8> {
     result
 }
 
-/// A lane while slices are assigned in the order of their starts.
+/// The state of a lane while slices are assigned to lanes in the order of their starts.
 #[derive(Debug, Default)]
 struct Lane {
     /// The open slices, the outermost one first.
     open: Vec<Span>,
-    /// The latest end of a slice, and the last place in the file of such an end.
+    /// The latest time at which a slice of this lane has ended, and the last place in the file of
+    /// an end at this time.
     ended: Option<(i64, usize)>,
 }
 
@@ -198,7 +201,8 @@ impl Lane {
             self.ended = Some((inner.end, highest));
             self.open.pop();
         }
-        // If a slice ends when this slice begins, its end must be before this slice in the file.
+        // If another slice ends when this slice begins, that end must be before this slice in the
+        // file.
         let over = self.ended.is_none_or(|(at, highest)| at < span.start || highest < span.first);
         let inside = self.open.last().is_none_or(|outer| {
             span.end <= outer.end && (outer.start < span.start || outer.first < span.first)
@@ -211,7 +215,7 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// Combines starts and ends as Perfetto does, ordered by lane.
+    /// Combines the starts and ends of each lane to slices, as Perfetto does.
     fn decoded(parts: &[Part], lanes: &[u8]) -> Vec<(i64, i64)> {
         let mut events: Vec<(i64, usize, u8, bool)> = Vec::new();
         for (place, (part, lane)) in parts.iter().zip(lanes).enumerate() {
@@ -250,8 +254,8 @@ mod tests {
     fn nested_ones_share_a_lane_and_others_do_not() {
         let slices = [(0, 10), (2, 4), (9, 12), (2, 4), (0, 10), (4, 9)];
         assert_eq!(lanes(&whole(&slices)), [0, 0, 1, 0, 0, 0]);
-        // In the opposite order, a reader would confuse starts and ends at the same time if they
-        // were in one lane.
+        // If the surrounding slice, or the earlier one, comes second in the file, a reader would
+        // confuse starts and ends at the same time in one lane.
         assert_eq!(lanes(&whole(&[(0, 5), (0, 10)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(5, 9), (0, 5)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(0, 5), (5, 9)])), [0, 0]);
@@ -278,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Many slices have equal times.
+    /// Uses random slices, many of which start or end at the same time.
     #[test]
     fn slices_are_paired_as_they_were_written() {
         let mut seed = 1u64;

@@ -12,8 +12,8 @@ use crate::chrome::write::{ChromeHead, RawEvent, Writer};
 use crate::export::filter::LeftOut;
 use crate::merge::{self, Moved};
 
-/// Writes the events of all traces, each with its own rows. `names` are the names of their files,
-/// and `title` is the name of the output.
+/// Writes the wanted events of all traces. Each trace has its own rows. `names` are the names of
+/// the traces' files, and `title` is the name of the output.
 pub fn write_merged<W: Write>(
     traces: &[Activities],
     names: &[String],

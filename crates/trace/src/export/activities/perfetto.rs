@@ -1,8 +1,9 @@
 //! Writes imported traces in Perfetto's format.
 //!
-//! In Chrome's format, the end of an arrow is a separate event, which programs write after the
-//! slice that surrounds it. So a slice is kept until an event follows that is not an end of one of
-//! its arrows. An end of an arrow that follows no such slice is written as an instant of its row.
+//! In Chrome's format, the two ends of an arrow (its start and its finish) are separate events.
+//! Programs write each end after the slice that surrounds it. So a slice is held in memory until an
+//! event follows that is not an end of one of its arrows. An end of an arrow that follows no such
+//! slice is written as an instant of its row.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -32,16 +33,18 @@ use crate::timeline::{
 pub struct Timeline<W> {
     pub out: W,
     pub losses: Vec<LossCount>,
-    /// Number of events whose form does not exist in the format, or that lack a field.
+    /// Number of events that Perfetto's format cannot express because of their form (`ph`), or that
+    /// lack a necessary field.
     pub left_out: u64,
     pub filtered: LeftOut,
     /// How the times of each trace were aligned with those of the first.
     pub alignments: Vec<Alignment>,
-    /// What was added to all times, in ns. The format cannot express times before 1970.
+    /// What was added to all times, in ns, because the format cannot express times before 1970.
     pub shift_ns: i64,
 }
 
-/// Writes all traces, each with its own rows. `names` are the names of their files.
+/// Writes the wanted events of all traces. Each trace has its own rows. `names` are the names of
+/// the traces' files.
 pub fn write_perfetto<W: Write>(
     traces: &[Activities],
     names: &[String],
@@ -104,7 +107,8 @@ pub fn write_perfetto<W: Write>(
     Ok(Timeline { out, losses, left_out, filtered, alignments, shift_ns })
 }
 
-/// Returns the moment to which the times in the file are relative, in ns since 1970.
+/// Returns the moment to which the times in the file are relative after its alignment with the
+/// first file, in ns since 1970.
 fn base_ns(file: &Look, alignment: &Alignment) -> i64 {
     file.base_ns.unwrap_or(0).saturating_add(alignment.shift_ns)
 }
@@ -163,16 +167,18 @@ impl OwnRow {
     }
 }
 
-/// Returns the rows of a trace, with the names in its metadata. A process of a file other than the
-/// first one gets an id from `other_ids`. The format only knows the processes of one machine, and a
-/// track without a process id would not be a process at all.
+/// Returns the rows of a trace, with the names in its metadata. If a process has a usual id of
+/// Linux and is not in the first file, it gets a new id from `other_ids`. Two files may use the
+/// same id for different processes, but Perfetto's format knows only the processes of one machine.
+/// Perfetto shows no process for a track without a process id.
 fn rows(
     trace: &Activities,
     look: &Look,
     moved: Moved<'_>,
     other_ids: &mut Range<i64>,
 ) -> io::Result<Vec<OwnRow>> {
-    // The list has as many rows as the file describes, because an event may contain any row number.
+    // The list has only the rows that the file describes. The row number of a damaged event may be
+    // outside of the list.
     let mut rows = vec![OwnRow::NONE; trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
     let number = |row: RowId| row.0 as usize;
@@ -221,8 +227,8 @@ fn rows(
             });
         }
         row.thread = thread.map(|thread| match thread {
-            // In Chrome's format, 0 is the thread id that Perfetto reads as the main thread of a
-            // process.
+            // In Chrome's format, Perfetto reads the thread id 0 as the main thread. In Perfetto's
+            // format, the main thread has the id of its process.
             Scalar::Int(0) => match row.process {
                 Some(OwnId::Number(process))
                     if REAL_IDS.contains(&process) || OTHER_IDS.contains(&process) =>
@@ -252,7 +258,7 @@ fn rows(
 #[derive(Debug, Default)]
 struct Waiting {
     row: Option<RowId>,
-    /// If the slices of its row need lanes.
+    /// The lane of the slice, if the slices of its row need lanes.
     lane: Option<usize>,
     category: String,
     name: String,
@@ -357,8 +363,8 @@ impl<W: Write> OneTrace<'_, W> {
             b'C' => {
                 let args = Args::of(event.args);
                 let series = &args.list()[..];
-                // Counters with the same name but different ids get the names that Perfetto gives
-                // them.
+                // Counters with the same name but different ids get the names that Perfetto itself
+                // gives them when it reads Chrome's format.
                 let with_id = event.id.and_then(scalar).map(|id| format!("{name} id: {id}"));
                 let name = with_id.as_deref().unwrap_or(name);
                 self.writer.counter(&SeriesPoint {
@@ -444,14 +450,14 @@ impl<W: Write> OneTrace<'_, W> {
         let id = match id.parse::<u64>() {
             Ok(id) if id < 1 << 48 && kind < 1 << 15 => (kind as u64) << 48 | id,
             _ => {
-                // No random seed, so that the same trace gives the same file.
+                // The hash has no random seed, so that the same trace gives the same file.
                 BuildHasherDefault::<DefaultHasher>::default().hash_one((kind, id)) | 1 << 63
             }
         };
         (kind, id)
     }
 
-    /// Passes the name of a row to the writer before its first event.
+    /// Passes the name of a row to the writer before the row's first event.
     fn name_row(&mut self, number: RowId) -> io::Result<()> {
         let number = same_row(&self.rows, number);
         let Some(row) = self.rows.get_mut(number.0 as usize).filter(|row| !row.named) else {

@@ -1,8 +1,8 @@
-//! Adds to a timeline the events of profiler plugins in the programs of a recorded profile. The
+//! Adds to a timeline the events that profiler plugins recorded in the programs of a profile. The
 //! counters of plugins are tracks of the profile, which [`crate::export::tracks`] exports.
 //!
-//! The slices of a row are passed on in the order of their starts. If they are not in this order,
-//! all slices of the trace are kept in memory and sorted.
+//! The slices of a row are passed on in the order of their starts. If a row of the trace does not
+//! have its slices in this order, all slices of the trace are kept in memory and sorted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -22,8 +22,8 @@ use crate::timeline::{
 };
 
 /// Passes the events of one trace to `sink`. The times of the trace must be ns since 1970. Returns
-/// the losses that were found. The arrows of `launches` end at the activities that an op has
-/// launched.
+/// the losses (the damage in the trace) that were found. Arrows from the ops in `launches` end at
+/// the activities that these ops launched.
 pub fn export_recorded(
     trace: &Activities,
     vocabulary: Option<Vocabulary>,
@@ -63,14 +63,14 @@ fn row_of(trace: &Activities, row: RowId) -> Row<'static> {
 
 #[derive(Default)]
 struct Rows {
-    /// Name, labels and sort index.
+    /// The name, labels and sort index of each process, by process id.
     processes: HashMap<i64, (String, String, i64)>,
-    /// Name and sort index, by process and thread.
+    /// The name and sort index of each thread, by process id and thread id.
     threads: HashMap<(i64, i64), (String, i64)>,
     /// The threads that have slices or instants.
     used: BTreeSet<(i64, i64)>,
     first_ns: i64,
-    /// Whether the slices of a row are not in the order of their starts.
+    /// Whether any row has slices that are not in the order of their starts.
     unsorted: bool,
 }
 
@@ -137,7 +137,7 @@ impl Rows {
     }
 }
 
-/// A slice, and the ends of its arrows, which come directly after it.
+/// A slice, and the ends of its arrows, which the trace contains directly after the slice.
 #[derive(Debug, Default)]
 struct Held {
     number: RowId,
@@ -228,7 +228,8 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// An end of an arrow comes directly after its slice.
+    /// Adds an end of an arrow to `held`, because the slice of this end comes directly before it in
+    /// the trace.
     fn arrow(&mut self, event: &Activity<'_>, name: &str) -> io::Result<()> {
         let kind = self.kind(name);
         let end = if event.form == b'f' { FlowEnd::Finish } else { FlowEnd::Start };

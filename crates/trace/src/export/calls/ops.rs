@@ -1,5 +1,5 @@
-//! Writes the calls of hosts that call ops: runs, ranges, ops, parallel regions and the tasks of
-//! regions.
+//! Writes the calls of hosts (runtimes) that call ops: runs, ranges, ops, parallel regions and the
+//! tasks of regions.
 //!
 //! ```text
 //!  main     ▐── run ────────────────────────────▌
@@ -22,7 +22,8 @@ use super::slice::What;
 use crate::export::relay::Gone;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd};
 
-/// The first arrow from a region to a task, above the arrows to dispatches.
+/// The number of the first arrow from a region to a task, above the numbers of arrows to
+/// dispatches.
 const FIRST_ARROW: u64 = 1 << 40;
 
 /// The arrows of one region, one to each of its tasks.
@@ -34,7 +35,8 @@ struct Arrows {
     first: u64,
 }
 
-/// What must be known about calls of hosts that call ops before a process's calls are exported.
+/// What must be known before the calls of a process are exported, if a host in the process calls
+/// ops.
 #[derive(Debug)]
 pub struct Machines {
     arrows: HashMap<u64, Arrows>,
@@ -42,17 +44,17 @@ pub struct Machines {
     exports: HashMap<u32, Export>,
 }
 
-/// What is known about the arguments of an export.
+/// What is known about the arguments of the calls of an export (an exported function).
 #[derive(Debug)]
 struct Export {
     /// `Input Dims` and `Input type`, as JSON.
     inputs: (String, String),
-    /// Whether the library is shown under the key that the host defines for it, because no other
+    /// Whether the library is shown under the key that the host defines for it; false if another
     /// argument of a call has this key.
     own_key: bool,
 }
 
-/// Arguments of calls besides counters and values.
+/// The keys of the arguments of calls, other than counters and the values that hosts define.
 const KEYS: [&str; 24] = [
     "Input Dims",
     "Input type",
@@ -80,14 +82,14 @@ const KEYS: [&str; 24] = [
     "stream",
 ];
 
-/// Whether a process has calls of a host that calls ops.
+/// Returns whether a process has calls of a host that calls ops.
 pub fn has_machines(profile: &Profile, index: usize) -> bool {
     !profile.processes[index].op_exports.is_empty()
 }
 
 impl Machines {
-    /// Reads the pages of a process if it has calls of a host that calls ops. `last` is the number
-    /// of arrows that are in use.
+    /// Reads the pages (blocks of calls) of a process if it has parallel regions. `last` counts the
+    /// arrows of all processes so far.
     pub fn new(profile: &Profile, index: usize, last: &mut u64) -> Self {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
@@ -119,7 +121,8 @@ impl Machines {
                 }
             }
         }
-        // In the order of the regions, so that the same profile gives the same file.
+        // Arrows get their numbers in the order of the regions, so that the same profile gives the
+        // same file.
         let mut numbers: Vec<u64> = arrows.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {
@@ -132,7 +135,8 @@ impl Machines {
         Self { arrows, arrow, exports }
     }
 
-    /// Returns the ends of arrows at a call: the starts at a region, or the end at a task.
+    /// Returns the arrows that start or finish at a call. All arrows of a region start at the
+    /// region, and one arrow finishes at each task.
     fn flows(&self, role: Role, region: Option<u64>, task: u32) -> Vec<(u64, FlowEnd)> {
         let Some(of) = region.and_then(|region| self.arrows.get(&region)) else {
             return Vec::new();
@@ -265,8 +269,8 @@ impl<'a> ProcessExport<'a, '_> {
                 }
             }
         }
-        // The counters of a call include those of the calls inside of it. So only one kind of call
-        // can be shown as a time series.
+        // The counters of a call include those of the calls inside of it. So only calls of ops are
+        // points of time series; with other calls, some counts would be shown twice.
         let series = self.counter_tracks && op.role == Role::Op;
         self.slice(columns, i, times, values, series, what)
     }

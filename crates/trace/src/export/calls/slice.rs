@@ -14,7 +14,7 @@ use crate::timeline::{Arg, ArgValue, KeysId, TextId};
 pub(super) struct Times {
     pub start_ns: i64,
     pub end_ns: i64,
-    /// In raw ticks.
+    /// The start, in raw ticks.
     ticks: u64,
 }
 
@@ -107,7 +107,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Reads a call's counters in the form in which reports show them.
+    /// Reads the counters of a call into `values`. A count that is not known becomes `None`.
     pub(super) fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
         for (g, group) in self.profile.groups.all().iter().enumerate() {
             columns.group_values(g, group.counters.clone(), i, values);
@@ -122,7 +122,7 @@ impl<'a> ProcessExport<'a, '_> {
         }));
     }
 
-    /// Adds the known counters to the time series of each group.
+    /// Adds the call's known counters to the time series of each group.
     fn push_series(&mut self, thread: usize, values: &[Option<u64>]) {
         let counters = &self.profile.manifest.counters;
         for (number, group) in self.profile.groups.all().iter().enumerate() {

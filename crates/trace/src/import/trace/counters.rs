@@ -1,5 +1,5 @@
-//! Imports the counters of a trace (`C`) as tracks. As in viewers, process, name and id identify a
-//! counter, and each key of its arguments is a series.
+//! Imports the counter events (`C`) of a trace as tracks. As in viewers, process, name and id
+//! identify a counter, and each key of its arguments is a series.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,14 @@ use crate::chrome::event::{Event, Raw, args};
 /// The time series of one trace.
 #[derive(Debug)]
 pub(super) struct Counters {
-    /// The directory of the tracks.
+    /// The name of the directory of the tracks.
     name: String,
-    /// Created with the first counter.
+    /// The writer of the tracks, which is created with the first counter.
     writer: Option<TracksWriter>,
-    /// For each counter: the number of the series for each key.
+    /// For each counter, and each key of its arguments: the number of the series.
     series: HashMap<Key, HashMap<Box<str>, u32>>,
-    /// The series whose unit is known, by scope, source, track and name.
+    /// The numbers of the series that [`OneTrace::counter_value`] added, by scope, source, track
+    /// and name of the series.
     with_unit: HashMap<(Scope, [NameId; 3]), u32>,
 }
 
@@ -42,8 +43,8 @@ impl Counters {
     }
 }
 
-/// Reads the value of a series; `Ok(None)` if it has none in this event. A value that is not a
-/// number is an error.
+/// Reads the value of a series; `Ok(None)` if the value is `null`. A value that is not a number is
+/// an error.
 fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     let text = value.get();
     if text == "null" {
@@ -58,11 +59,12 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
 pub struct CounterValue<'a> {
     /// What the counter counts.
     pub scope: Scope,
-    /// Devices with the same number in different sources are different devices.
+    /// The source that numbers the devices, such as a plugin. Two sources may use the same number
+    /// for different devices.
     pub source: &'a str,
-    /// The track of the value.
+    /// The name of the track (of the counter).
     pub track: &'a str,
-    /// The name in the track.
+    /// The name of the series in the track.
     pub series: &'a str,
     /// Empty if there is none.
     pub unit: &'a str,
@@ -128,7 +130,8 @@ impl OneTrace<'_> {
         self.counter(event, name, Some((scope, source)))
     }
 
-    /// Without `of`, the scope is the process of the event, and the source is `trace`.
+    /// Adds the values of a counter to series with the scope and source `of`. Without `of`, the
+    /// scope is the process of the event, and the source is `trace`.
     pub(super) fn counter(
         &mut self,
         event: &Event<'_>,

@@ -1,6 +1,6 @@
 //! Describes in words what a trace without slices contains.
 
-/// `forms` has the number of events of each form.
+/// `forms` has the number of events of each form (the value of `ph`).
 pub(super) fn held(forms: &[u64; 256]) -> String {
     const KINDS: [(&str, &str, &[u8]); 6] = [
         ("counter event", "counter events", b"C"),

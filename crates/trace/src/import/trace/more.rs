@@ -1,4 +1,4 @@
-//! Stores the keys of an event that have no column of their own.
+//! Stores the keys of an event for which an imported profile has no column.
 
 use serde_json::Value;
 

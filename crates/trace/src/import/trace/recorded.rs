@@ -1,9 +1,9 @@
-//! Adds to a recorded profile the traces that profiler plugins handed over in the recorded
-//! programs.
+//! Adds traces to a recorded profile: those that profiler plugins handed over in the recorded
+//! programs, and recordings of IREE's own profiler.
 //!
-//! They become activities, calls and tracks like imported traces. But the times of their calls are
-//! ticks of the profile's clock, and the calls are stored in parts of the profile that the caller
-//! chooses.
+//! Like other imported traces, these traces become activities, calls and tracks. But the times of
+//! their calls are ticks of the profile's clock, and the caller chooses the parts (directories) of
+//! the profile in which the calls are stored.
 
 use std::collections::HashMap;
 
@@ -20,15 +20,15 @@ use crate::import::Imported;
 #[derive(Debug)]
 pub(super) struct Recorded {
     timeline: Timeline,
-    /// By the id of a process in the traces: the part of the profile for its calls, and the
-    /// arguments to store.
+    /// By the id of a process in the traces: the part of the profile for the process's calls, and
+    /// what is stored as the arguments of the process's program.
     pub(super) parts: HashMap<i64, (PartId, Vec<String>)>,
 }
 
 /// What was added to a recorded profile.
 #[derive(Debug, Default)]
 pub struct Added {
-    /// Numbers of what was imported.
+    /// How many events, calls and other items were imported.
     pub counts: Imported,
     /// The losses.
     pub losses: Vec<LossCount>,
@@ -66,7 +66,8 @@ impl Import {
         self.epoch = monotonic_ns;
     }
 
-    /// Writes what is not written yet. The caller then moves the files into the recorded profile.
+    /// Writes the rest of the calls, and returns what was added. The caller then moves the content
+    /// of the directory into the recorded profile.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -80,7 +81,7 @@ impl Import {
         })
     }
 
-    /// Converts a time of the first trace to ticks.
+    /// Converts a time on the clock of the first trace to ticks of the profile's clock.
     pub(super) fn ticks(&self, ns: i64) -> u64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => {
@@ -90,7 +91,8 @@ impl Import {
         }
     }
 
-    /// Converts a time of the first trace for a series with [`profile::tracks::Times::Monotonic`].
+    /// Converts a time on the clock of the first trace for a series with
+    /// [`profile::tracks::Times::Monotonic`].
     pub(super) fn monotonic(&self, ns: i64) -> i64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
@@ -108,21 +110,22 @@ impl OneTrace<'_> {
         self.keep(event).map(|_| ())
     }
 
-    /// Sets the part of the recorded profile for the calls of a process, and arguments to store.
-    /// `id` is the process in the trace.
+    /// Sets the part of the recorded profile for the calls of a process, and what is stored as the
+    /// arguments of its program. `id` is the id of the process in the trace.
     pub fn place(&mut self, id: i64, part: PartId, arguments: Vec<String>) {
         if let Some(recorded) = &mut self.all.recorded {
             recorded.parts.insert(id, (part, arguments));
         }
     }
 
-    /// Sets the number of a process in the trace. Another process may have the same number.
+    /// Sets the number that a process has in the profile. `id` is the id of the process in the
+    /// trace. Another process may have the same number.
     pub fn place_again(&mut self, id: i64, number: u32) {
         self.numbers.insert(id, number);
     }
 }
 
-/// Returns a moment of the trace as a snapshot.
+/// Returns a moment of the trace as a snapshot (the same moment on several clocks).
 pub(super) fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
     let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
     let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();

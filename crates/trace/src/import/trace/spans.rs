@@ -1,9 +1,9 @@
 //! Finds the start and the end of each asynchronous span: a `b` and its `e`, or, in the older form,
 //! an `S` and its `F`.
 //!
-//! Both ends have the same category and id and, in the older form, the same name. Spans with the
-//! same id are nested. An event between the ends (`n`, `T`, `p`) is a moment, which becomes no
-//! call.
+//! Both ends have the same category, id and name, but an `e` may have no name. Open spans with the
+//! same id are taken as nested: an end belongs to the innermost span with its name. An event
+//! between the ends (`n`, `T`, `p`) is a moment, which becomes no call.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,8 @@ use crate::chrome::event::{Event, Raw};
 /// The maximum number of open spans.
 const MOST_OPEN: u64 = 1 << 20;
 
-/// What both ends of a span have in common: category, name (in the older form) and id.
+/// What is certainly the same at both ends of a span: category, name (only in the older form) and
+/// id.
 type Key = (Option<NameId>, Option<NameId>, Box<str>);
 
 /// Spans whose end was not read yet.
@@ -41,7 +42,7 @@ impl Spans {
 }
 
 /// Returns the id of a span with its scope, from `id` or `id2`. A local `id2` is only unique in its
-/// process.
+/// process, so the process id is appended.
 fn id_of(event: &Event<'_>) -> Option<Box<str>> {
     let other = |key: &str| event.other.iter().find(|(of, _)| of == key).map(|(_, value)| *value);
     let scope = other("scope").map_or("", Raw::get);

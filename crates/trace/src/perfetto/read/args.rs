@@ -12,15 +12,15 @@ use crate::text;
 /// Maximum depth of nested values.
 const MOST_DEPTH: usize = 100;
 
-/// Texts that have numbers.
+/// Texts to which packets refer by numbers.
 pub(super) struct Texts<'a> {
     pub(super) names: &'a HashMap<u64, Box<str>>,
     pub(super) values: &'a HashMap<u64, Box<str>>,
     pub(super) room: &'a Room,
 }
 
-/// Limits how many bytes of texts with numbers are copied into events. Otherwise, a million events
-/// of 20 bytes could each use a text of a megabyte.
+/// Limits how many bytes are copied into events from texts to which packets refer by numbers.
+/// Without this limit, a million events of 20 bytes could each use a text of a megabyte.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     used: Cell<u64>,
@@ -45,7 +45,7 @@ impl Room {
 }
 
 impl Texts<'_> {
-    /// Returns the name with this number, and 1 if it is missing.
+    /// Returns the name with this number, and how many names are missing (0 or 1).
     fn name(&self, iid: Field<'_>) -> (String, u32) {
         let name = iid.uint().and_then(|iid| self.room.take(self.names.get(&iid)?));
         (name.unwrap_or_default().to_owned(), u32::from(name.is_none()))

@@ -2,8 +2,8 @@
 //!
 //! A snapshot contains the readings of several clocks at one moment. A time is converted from one
 //! clock to another with the last snapshot before this time, or else with the first one. If no
-//! snapshot contains both clocks, the time is converted over other clocks, with as few conversions
-//! as possible.
+//! snapshot contains both clocks, the time is converted by way of other clocks, with as few
+//! conversions as possible.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -15,7 +15,7 @@ pub(super) type ClockId = (u64, u64);
 
 /// The clock of packets that do not name one.
 pub(super) const BOOTTIME: u64 = 6;
-/// How many snapshots are kept for each pair of clocks: the first ones.
+/// How many snapshots are kept for each pair of clocks. Later snapshots are ignored.
 const MOST_SNAPSHOTS: usize = 1 << 16;
 
 #[derive(Debug, Default)]

@@ -13,8 +13,8 @@ use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{defaults, event, interned, legacy, packet};
 use crate::text;
 
-/// How many of a track's open slices, from the last one back, are searched for the place of a new
-/// start or for the slice of an end.
+/// How many of a track's last open slices are searched, to find the place of a new slice in the
+/// list, or the slice to which an end belongs.
 const MOST_LATER: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -30,7 +30,8 @@ pub(super) struct Sequence {
     extra_tracks: Vec<u64>,
     extra_double_tracks: Vec<u64>,
     clock: Option<u64>,
-    /// The process, in the older format, in which each sequence belongs to one thread.
+    /// The process of the sequence, if the trace has the older format, where each sequence belongs
+    /// to one thread.
     pub(super) pid: i64,
     thread: Option<(i64, i64)>,
     reference_ns: i64,
@@ -48,13 +49,13 @@ pub(super) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Returns whether this reader uses packets with this field.
+    /// Stores a field of the packet. Returns whether this reader uses packets with this field.
     pub(super) fn take(&mut self, field: u32, value: Field<'a>) -> bool {
         let number = value.uint().unwrap_or(0);
         match field {
             packet::SEQUENCE_FLAGS => {
                 self.flags |= number;
-                // To reset the state may be the only purpose of a packet.
+                // A packet may do nothing but reset the state.
                 return number & packet::STATE_CLEARED != 0;
             }
             packet::STATE_WAS_CLEARED if number != 0 => self.flags |= packet::STATE_CLEARED,
@@ -438,7 +439,8 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     of.name = known.cloned().unwrap_or(of.name);
                 }
                 legacy::PHASE => {
-                    // A phase is an ASCII character, as in Chrome's format, or else missing.
+                    // A phase must be an ASCII character, as in Chrome's format. Any other phase
+                    // counts as missing.
                     let phase = value.uint().and_then(|n| u8::try_from(n).ok());
                     of.phase = phase.filter(u8::is_ascii).unwrap_or(0)
                 }

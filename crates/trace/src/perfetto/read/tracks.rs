@@ -128,8 +128,8 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Adds a `TrackDescriptor` and returns its content. Data of a second description is added to
-    /// the first.
+    /// Adds a `TrackDescriptor` and returns its content. If the track was already described, the
+    /// new data is added to its first description.
     pub(super) fn describe(&mut self, bytes: &[u8]) -> Track {
         let (mut uuid, mut found) = (0, Track::default());
         for (number, value, _) in Fields::new(bytes).flatten() {

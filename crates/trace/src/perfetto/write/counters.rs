@@ -1,4 +1,4 @@
-//! Writes counters: a track for each series of each process, and values.
+//! Writes the values of counters. Each series of a process's counters gets one track.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use crate::timeline::{ArgValue, SeriesPoint, TextId};
 /// A process and its counters, which its threads share.
 #[derive(Debug)]
 pub(super) struct ProcessState {
-    /// The parent of its rows' tracks.
+    /// The id of the process's track, to which the tracks of its rows and counters belong.
     pub(super) track: u64,
     counters: Vec<CounterTracks>,
     /// Indices into `counters`.
     by_name: HashMap<String, usize>,
-    /// The counter that was looked up last.
+    /// The index in `counters` of the counter that was looked up last.
     last_counter: usize,
 }
 
@@ -31,8 +31,8 @@ struct CounterTracks {
 }
 
 impl Packets {
-    /// Adds values that will be written with the next slice. Integers are put into the slice's
-    /// packet, as long as there is room.
+    /// Collects a counter's values for the caller. Integers go to `extras`, which a slice's packet
+    /// can contain; numbers without room there, and those that are not integers, go to `others`.
     pub(super) fn points(&mut self, row: usize, counter: &SeriesPoint<'_>) {
         if counter.series.is_empty() {
             return;
@@ -111,7 +111,7 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
         }
         ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
         ArgValue::Plain(Value::Float(n)) if n.is_finite() => Some(Number::Double(n)),
-        // Perfetto's importer of Chrome's format also reads such texts as numbers.
+        // Perfetto's importer of Chrome's format also reads texts such as `"1.5"` as numbers.
         ArgValue::Plain(Value::Text(text)) => {
             text.parse().ok().filter(|n: &f64| n.is_finite()).map(Number::Double)
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::timeline::{Arg, TextId};
 
-/// One step of a test: row, label, number of series, and whether the name is unique.
+/// One step of a test: row, label, number of series, and whether slices with new names follow.
 type Step = (u8, u32, usize, bool);
 
 fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
             name: &name,
             at_ns,
             series: &values,
-            // A list with fewer keys is a different list, so it has no label.
+            // A label stands for the list of all three keys, so a shorter list has none.
             label: label(*number).filter(|_| *series == keys.len()),
             units: &[],
         };

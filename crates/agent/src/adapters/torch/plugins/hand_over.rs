@@ -1,14 +1,14 @@
-//! Passes a plugin's events to PyTorch, and converts them for this: texts are made safe
-//! ([`super::safe_text`]), ids are made to fit into PyTorch's 32 bits, and flows (arrows between
-//! events) get numbers that neither PyTorch nor another plugin uses.
+//! Converts a plugin's events, and passes them to PyTorch. Texts are made safe for PyTorch's JSON
+//! writer ([`super::safe_text`]), and ids are made to fit into PyTorch's 32 bits. Flows (arrows
+//! between events) get numbers that neither PyTorch nor another plugin uses.
 //!
 //! | a plugin passes | PyTorch gets |
 //! |---|---|
 //! | a counter event (type `gpu_pm_counter`) | a counter event; the numbers in its metadata are its values |
-//! | successive calls of `addCounter` with the same time, device and track | one counter event |
-//! | a kind that the plugin has declared | its published base type, with the argument "kind" |
-//! | an id that does not fit | a new number; the argument "correlation" has all its digits |
-//! | metadata that is not JSON | a text; a line is printed for the user |
+//! | successive calls of `addCounter` with the same time, device and track, but different series | one counter event |
+//! | a type that the plugin has declared | the published type that is its base; the argument "kind" is the declared name |
+//! | an id that is negative or too large for an `i32` | a new number; the argument "correlation" is the plugin's id |
+//! | a metadata value that is not JSON | the value as a JSON string; a line is printed for the user |
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -21,28 +21,31 @@ use plugin_host::{Counter, Event, Host, Metadata, Sink};
 
 use super::safe_text;
 
-/// PyTorch numbers its own flows from 1.
+/// The first number for flows of plugins. It is high, because PyTorch numbers its own flows from 1.
 const FIRST_FLOW: u32 = 0x4000_0000;
 static FLOWS: AtomicU32 = AtomicU32::new(0);
 
 const KERNEL: u32 = 6;
 
-/// Types of events that describe the program. Their ids are not passed on, because an id links an
-/// event with an operator.
+/// Types of events that describe the program: `cpu_op`, `user_annotation` and `python_function`.
+/// The ids of such events are not passed on, because PyTorch would link an event that has an id
+/// with an operator.
 const OF_THE_PROGRAM: [u32; 3] = [1, 2, 11];
 
 /// Receives the events of one profiler of a plugin, and hands them over to PyTorch's sink.
 pub struct HandOver<'s> {
     sink: &'s RawSink,
-    /// The types of events that plugins have declared.
+    /// The types of events that the plugin has declared: the name of each, and the published type
+    /// that is its base.
     declared: Vec<(String, u32)>,
     /// One bit for each type of event: set if the type's events are on a device.
     on_device: u32,
-    /// The new numbers of this recording's flows, by the flow's type and the plugin's number.
+    /// The new numbers of this recording's flows, by the flow's type and the number that the plugin
+    /// gave to the flow.
     flows: HashMap<(u32, u32), u32>,
-    /// The new numbers of ids that do not fit.
+    /// The new numbers of ids that are negative or too large for an `i32`.
     wide: HashMap<i64, i32>,
-    /// A counter event to which the next call may add more values.
+    /// A counter event to which the next call of [`Sink::counter`] may add a value.
     pending: Option<Pending>,
     not_json: u64,
     example: Option<String>,
@@ -96,8 +99,9 @@ impl<'s> HandOver<'s> {
         (!complaints.is_empty()).then(|| complaints.join("; "))
     }
 
-    /// Returns the published type for an event's type, and the name of a type that the plugin has
-    /// declared.
+    /// Returns the published type (a type in Kineto's plugin header) that PyTorch gets for an
+    /// event's type; `kernel` if the event's type is unknown. If the plugin has declared the
+    /// event's type, also returns the declared name.
     fn published(&self, number: u32) -> (u32, Option<&str>) {
         if event_type(number).is_some() {
             return (number, None);
@@ -111,8 +115,8 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Returns an id that fits into 32 bits: the same id if it fits, otherwise a number from the
-    /// upper end of the range, which PyTorch's own ids do not reach.
+    /// Returns `id` itself if it is not negative and fits into an `i32`. Otherwise returns a number
+    /// near `i32::MAX`, which PyTorch's own ids do not reach.
     fn id(&mut self, id: i64) -> i32 {
         match i32::try_from(id) {
             Ok(id) if id >= 0 => id,
@@ -162,7 +166,7 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// The numbers in the event's metadata are its values.
+    /// Hands over a counter event. The numbers in the event's metadata are its values.
     fn counter_event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         let mut values: Vec<(CString, f64)> = Vec::new();
         for (key, value) in metadata.iter() {
@@ -375,7 +379,8 @@ mod tests {
         }
     }
 
-    /// Returns what PyTorch receives for the events of `calls`, one line for each event.
+    /// Returns what PyTorch receives when `calls` passes events to a [`HandOver`]: one line for
+    /// each event.
     fn handed(declared: &[(&str, u32)], calls: impl FnOnce(&mut HandOver<'_>)) -> Vec<String> {
         let mut list: Vec<String> = Vec::new();
         let sink = RawSink {

@@ -1,11 +1,12 @@
-//! Decides which types of events are requested from a plugin, from PyTorch's request and the user's
-//! settings.
+//! Decides which types of events the agent requests from a plugin. This depends on PyTorch's
+//! request and on the user's settings.
 //!
-//! With `activities=[ProfilerActivity.CPU]`, PyTorch requests types of events on the CPU: no
-//! kernels, copies or counters. So a plugin for a device would never be started. Therefore, when
-//! PyTorch requests events on the CPU, the agent requests everything that a plugin supports, except
-//! types that describe the program and that PyTorch does not request. The user can restrict this
-//! with a list of kinds.
+//! With `activities=[ProfilerActivity.CPU]`, PyTorch requests only types of events on the CPU, so
+//! no kernels, copies or counters. So a plugin that supports only types of events on a device would
+//! not be started. Therefore, if PyTorch requests `cpu_op`, the agent requests every type that the
+//! plugin supports, with one exception: types that describe the program are requested only if
+//! PyTorch requests them. If the user gives a list of kinds (`SETTING` or `VARIABLE` below), the
+//! agent instead requests the supported types in this list.
 
 use std::ffi::CStr;
 
@@ -28,8 +29,8 @@ const SETTING: &str = "COUNTERPOINT_KINDS";
 const VARIABLE: &CStr = c"COUNTERPOINT_TORCH_KINDS";
 
 /// Returns the types to request from a plugin that supports `supported`, and a line for the user if
-/// there is a mistake in the list of kinds. A type that plugins have `declared` is treated like the
-/// published type that is its base.
+/// there is a mistake in the list of kinds. A type that the plugin has `declared` is treated like
+/// the published type that is its base.
 pub fn wanted(
     requested: &[u32],
     configuration: &[u8],
@@ -75,7 +76,8 @@ pub fn setting<'a>(configuration: &'a [u8], key: &str, other: &str) -> Option<&'
 }
 
 /// Returns the published types that a list of words selects. A generic word such as `kernel`
-/// selects the types of that kind; any other word selects the type with that name.
+/// selects all published types of that kind. The name of a published type selects this type.
+/// Another known name selects the published types of the same kind.
 fn parse(list: &str) -> Result<Vec<u32>, String> {
     let registry = Registry::new();
     let labels = registry.parse_list(list).map_err(|unknown| unknown.name)?;
@@ -98,7 +100,7 @@ fn parse(list: &str) -> Result<Vec<u32>, String> {
 mod tests {
     use super::{parse, setting, wanted};
 
-    // The numbers are those in the published header.
+    // The numbers are those in Kineto's plugin header (`kineto_plugin.h`).
     const KERNEL: u32 = 6;
     const CUDA_RUNTIME: u32 = 8;
     const COUNTER: u32 = 22;

@@ -1,16 +1,17 @@
 //! Changes texts so that PyTorch's writer of JSON cannot damage them. This writer escapes almost
-//! nothing: a quotation mark in the name of a row, in a counter or in a metadata string breaks the
-//! file, a backslash becomes a slash, and a name with other bytes than printable ASCII becomes
-//! "unknown". (Observed with PyTorch 2.15.)
+//! nothing. A quotation mark in the name of a row, in a counter or in a metadata string makes the
+//! written file invalid. A backslash becomes a slash, and a name with a byte that is not printable
+//! ASCII becomes "unknown". (Observed with PyTorch 2.15.)
 //!
-//! So [`name`] changes names to printable ASCII. Different names stay different, except if they
-//! differ only in characters that are replaced by similar ones. [`json`] parses JSON values and
-//! writes them again without escapes.
+//! So [`name`] changes names to printable ASCII. Different names can become equal, because some
+//! characters are replaced by other characters. [`json`] parses JSON values and writes them again
+//! without escapes.
 
 use std::ffi::CString;
 use std::fmt::Write;
 
-/// Returns the character that is written instead of `c`, if `c` would need an escape.
+/// Returns the character to write for `c`: `c` itself, or another character if `c` would need an
+/// escape.
 fn plain(c: char) -> char {
     match c {
         '"' => '\'',
@@ -20,8 +21,9 @@ fn plain(c: char) -> char {
     }
 }
 
-/// Returns a name as printable ASCII that needs no escapes ([`plain`]). Other characters become,
-/// for example, `<U+00E9>`, and bytes that are not UTF-8 become `<FF>`.
+/// Returns a name as printable ASCII that needs no escapes ([`plain`]). A character outside of
+/// ASCII becomes, for example, `<U+00E9>`, and a byte that is not UTF-8 becomes, for example,
+/// `<FF>`.
 pub fn name(bytes: &[u8]) -> CString {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -37,12 +39,12 @@ pub fn name(bytes: &[u8]) -> CString {
             let _ = write!(text, "<{byte:02X}>");
         }
     }
-    // The text contains no zero byte, because that is a control character.
+    // The text contains no zero byte, because `plain` replaces all control characters.
     CString::new(text).unwrap_or_default()
 }
 
-/// Returns a JSON value without escapes in its strings, or `None` if the bytes are not JSON.
-/// Numbers keep their digits.
+/// Returns a JSON value without escapes in its strings. Returns `None` if the bytes are not JSON or
+/// are nested too deeply ([`DEEPEST`]). Numbers keep their digits.
 pub fn json(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut json = Json { rest: bytes, made: Vec::with_capacity(bytes.len()) };
     json.space();

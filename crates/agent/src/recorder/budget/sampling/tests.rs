@@ -31,7 +31,7 @@ struct Records {
 
 impl Caller {
     fn new(budget: f64, exports: usize, counts: bool, seed: u64) -> Self {
-        // SAFETY: an entry consists of integers, for which zeros are values.
+        // SAFETY: an entry consists of integers, so all-zero bytes are a valid entry.
         let mut entries: Vec<Entry> = (0..exports).map(|_| unsafe { std::mem::zeroed() }).collect();
         let mut draws = Draws::off(std::ptr::null_mut());
         draws.entries = entries.as_mut_ptr();
@@ -62,13 +62,15 @@ impl Caller {
         records.expected_read += p;
         records.read_variance += p * (1.0 - p);
         self.draws.add(&open, ticks, read, None);
-        // The share is updated every millisecond, as in the recorder.
+        // The account's share (the part of the calls' time that timing may take) is updated every
+        // millisecond, as in the recorder.
         if (self.now / 1e6) as u64 != ((self.now - ticks as f64) / 1e6) as u64 {
             self.draws.account.update_share(self.now as u64, self.draws.counts);
         }
     }
 
-    /// Makes a call inside of a watched run, if one run in `runs` is watched.
+    /// Makes a call inside of a watched run of a model (the host announces the calls of the run).
+    /// One run in `runs` is watched.
     fn call_watched(&mut self, export: u32, ticks: u64, runs: u32, records: &mut Records) {
         self.how = How::Watched(runs);
         self.call(export, ticks, records);
@@ -104,8 +106,9 @@ const PATTERNS: [Pattern; 5] = [
     ("bursts", |i| if i / 1_000 % 2 == 0 { 100 } else { 2_000 }),
 ];
 
-/// The mean of many estimates differs from the true sum by less than five standard errors. For each
-/// pattern, a correct program fails with a chance of about one in a million. The seeds are fixed.
+/// The mean of many estimates differs from the true sum by less than five standard errors. The
+/// seeds are fixed. With random seeds, the test would fail for each pattern with a chance of about
+/// one in a million, even if the estimates were unbiased.
 #[test]
 fn estimates_of_totals_are_unbiased() {
     const CALLS: u64 = 40_000;
@@ -131,9 +134,9 @@ fn estimates_of_totals_are_unbiased() {
     }
 }
 
-/// Makes runs of five calls each. After the first three runs, one run in eight is watched. The
-/// weights of the timed calls add up to the number of all calls, and the estimates are right on
-/// average.
+/// Simulates runs of a model that make five calls each. The first three runs are watched, and each
+/// later run with the probability 1/8. On average, the weights (periods) of the timed calls add up
+/// to the number of all calls, and the estimates are right.
 #[test]
 fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
     const RUNS: usize = 20_000;
@@ -155,7 +158,8 @@ fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
         }
         assert_eq!(caller.calls(0), 5.0 * RUNS as f64);
         let timed: f64 = records.strata.values().map(|stratum| stratum.0).sum();
-        // 5 % of 150 ticks are 7.5 ticks, and timing a call takes 100 ticks.
+        // A call takes 150 ticks on average. 5 % of that are 7.5 ticks, and timing a call takes 100
+        // ticks, so fewer than a tenth of the calls can be timed.
         assert!(timed < 0.1 * 5.0 * RUNS as f64, "{timed}");
         weights += records.strata.iter().map(|(period, s)| f64::from(*period) * s.0).sum::<f64>();
         sum += records.total(5.0 * RUNS as f64);
@@ -212,7 +216,8 @@ fn each_export_pays_for_itself() {
     }
     let timed = |records: &Records| records.strata.values().map(|(timed, ..)| timed).sum::<f64>();
     assert_eq!(timed(&long), 20_000.0);
-    // 4 % of a call of 100 ns are 4 ns, which pay for timing one call in 25, rounded up to 32.
+    // The account uses four fifths of the budget of 5 %. 4 % of a call of 100 ns are 4 ns. Timing a
+    // call costs 100 ns, so one call in 25 can be timed, and this period is rounded up to 32.
     let expected = 200_000.0 / 32.0;
     assert!((timed(&short) / expected - 1.0).abs() < 0.1, "{} {expected}", timed(&short));
 }
@@ -241,8 +246,8 @@ fn abandoned_calls_are_not_lost() {
     assert_eq!(stood_for + rest + entry.carried.load(Ordering::Relaxed), 10_000);
 }
 
-/// A signal handler makes a call after another call was counted and before it is drawn. Each of the
-/// two may be represented by one record at most.
+/// A signal handler makes a call when another call has already been counted but is not drawn yet.
+/// At most one record may represent each of the two calls.
 #[test]
 fn a_call_within_the_draw_of_another_counts_once() {
     let mut caller = Caller::new(0.02, 1, false, 9);

@@ -1,5 +1,6 @@
-//! Compares the scanner, alone and with a learnt shape, with serde_json. The scanner must either
-//! read the same event, and stop at the same byte of the text, or decline the event.
+//! Compares the scanner with serde_json. The scanner works either alone, or with a shape that it
+//! learnt from an earlier, similar event ([`super::super::shape`]). The scanner must either read
+//! the same event, and stop at the same byte of the text, or decline the event.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -8,7 +9,8 @@ use super::super::parse;
 use super::super::shape::Shapes;
 use super::*;
 
-/// Compares one event with serde_json's. Returns whether the scanner accepted it.
+/// Compares the event that the scanner reads from `text` with the one that serde_json reads.
+/// Returns whether the scanner accepted the event.
 fn compare(shapes: &mut Shapes, text: &str) -> Result<bool, TestCaseError> {
     let mut event = Event::default();
     let found = shapes.event(Scan::new(text), 0, &mut event);
@@ -32,7 +34,7 @@ fn taken(shapes: &mut Shapes, text: &str) {
 const KEYS: [&str; 14] =
     ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args", "other", "", "tsx"];
 
-/// Correct, odd and wrong values.
+/// Returns correct, odd and wrong values for the keys of an event.
 fn values() -> Vec<String> {
     let lines = include_str!("values.txt").lines().filter(|line| !line.starts_with("# "));
     lines.map(|line| line.replace('␊', "\n").replace('␉', "\t").replace('␀', "\0")).collect()
@@ -45,7 +47,8 @@ fn every_key_with_every_value() {
             for (space, more) in [("", ""), (" ", r#" , "ph" : "B""#), ("\n \t\r  ", ",\"q\":[0]")]
             {
                 let text = format!("{{{space}\"{key}\"{space}:{space}{value}{more}{space}}}");
-                // The event is first scanned, and then read by the shape that was learnt.
+                // The first call scans the event. The second call may use the shape that the first
+                // call learnt.
                 let mut shapes = Shapes::default();
                 let first = compare(&mut shapes, &text).unwrap();
                 assert_eq!(compare(&mut shapes, &text).unwrap(), first, "{text}");
@@ -68,7 +71,8 @@ fn every_value_after_every_other() {
     }
 }
 
-/// Declining the events of usual traces would give the right result, but slowly.
+/// If the scanner declined events of usual traces, serde_json would read them correctly, but
+/// slowly.
 #[test]
 fn usual_events_are_taken() {
     let mut shapes = Shapes::default();
@@ -130,7 +134,7 @@ fn depth() {
     }
 }
 
-/// Reads events of more shapes than can be kept, and events that are too long for a shape.
+/// Reads events of more shapes than [`Shapes`] can keep.
 #[test]
 fn many_shapes() {
     let mut shapes = Shapes::default();
@@ -166,7 +170,7 @@ fn event() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Tests traces of several events, some of which are damaged.
+    /// Reads a few events several times in random order, and often damages the text first.
     #[test]
     fn reads_like_serde_json(
         events in prop::collection::vec(event(), 1..6),
