@@ -209,7 +209,7 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     let half_width = noisiest
         .and_then(|one| one.interval)
         .map_or(f64::INFINITY, |[low, high]| ((high.ln_1p() - low.ln_1p()) / 2.0).exp_m1());
-    let deviation = noisiest.map_or(f64::INFINITY, |one| spread(one));
+    let deviation = noisiest.map_or(f64::INFINITY, spread);
     // The recorded pairs were not enough, so at least one more is proposed.
     let recorded = noisiest.map_or(0, |one| one.pairs);
     let pairs = (POWER * deviation / limit).powi(2).ceil() + 2.0;

@@ -381,8 +381,10 @@ mod tests {
     fn the_head_says_when_recording_cost_more_than_a_twentieth() {
         let line = too_much(&totals(Some(0.08), 0.06, None)).unwrap();
         assert_eq!(line, "recording took 8.00 % more processor time (--budget 2% limits it)");
-        let start = too_much(&totals(Some(0.08), 0.05, None)).unwrap();
+        let start = too_much(&totals(Some(0.08), 0.03, None)).unwrap();
         assert!(start.ends_with(", most of it at start-up"), "{start}");
+        let both = too_much(&totals(Some(0.08), 0.05, None)).unwrap();
+        assert_eq!(both, "recording took 8.00 % more processor time");
         assert_eq!(too_much(&totals(Some(0.05), 0.05, None)), None);
         assert_eq!(too_much(&totals(None, 0.5, None)), None, "unknown");
         let all = Price { of_used: Some(1.2), ..totals(None, 0.0, None) };
