@@ -1,4 +1,5 @@
-// Multiplies two matrices of N x N numbers and prints the sum of the product: `matmul 256`.
+// Multiplies two matrices of N x N numbers and prints the sum of all numbers of the product:
+// `matmul 256`.
 //
 // build.sh compiles this file so that its loops are counted and timed.
 #include <stdio.h>

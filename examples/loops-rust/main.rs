@@ -1,4 +1,5 @@
-//! Multiplies two matrices of N × N numbers and prints the sum of the product: `matmul 256`.
+//! Multiplies two matrices of N × N numbers and prints the sum of all numbers of the product:
+//! `matmul 256`.
 
 unsafe extern "C" {
     fn multiply(n: usize, a: *const f32, b: *const f32, c: *mut f32);

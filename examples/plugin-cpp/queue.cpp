@@ -30,8 +30,8 @@ namespace {
 std::mutex lock;  // of `recording`
 KinetoPlugin_ProfilerHandle* recording = nullptr;
 
-// The ids of ops that the host pushed on this thread. The op whose id was pushed last launches the
-// kernels that are queued now.
+// The ids of ops that the host pushed on this thread and has not popped yet. The op whose id was
+// pushed last launches the kernels that are queued now.
 thread_local std::vector<uint64_t> ops;
 
 int64_t now() {

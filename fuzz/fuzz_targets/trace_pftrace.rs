@@ -1,4 +1,5 @@
-//! Reads arbitrary bytes as a trace in Perfetto's format.
+//! Reads arbitrary bytes as a trace in Perfetto's format, writes the result as Chrome JSON, and
+//! reads that again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
 // Measures what a hit (one execution) of an instrumented loop costs under `counterpoint run
 // --loops`. Prints `name value unit` lines: ns of processor time per hit, as medians of batches;
-// the batches of all kernels are interleaved. The kernels are in loops_kernels.c. With -DXRAY,
-// there are only two kernels: calls of an empty function, without instrumentation and with that of
-// LLVM's XRay.
+// the batches of all kernels are interleaved. The kernels (the small functions that are measured)
+// are in loops_kernels.c. With -DXRAY, there are only two kernels: calls of an empty function,
+// without instrumentation and with that of LLVM's XRay.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

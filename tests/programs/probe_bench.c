@@ -14,7 +14,7 @@
 //
 //     all       printed only without counters: 200,000 intercepted empty calls of two functions in
 //               turn, minus the same calls through an untouched pointer, in processor time of the
-//               process, so that it includes the work when a page of the recorder's buffers is full
+//               process, so that it includes the work when a block of the recorder's memory is full
 #define _GNU_SOURCE
 #include <linux/perf_event.h>
 #include <dirent.h>

@@ -1,4 +1,5 @@
-// Calls the library in its argument, and then does something that sanitizers report:
+// Calls the library in its argument, and then (except with `nothing`) does something that
+// sanitizers report:
 //
 //     sanitized LIBRARY overflow | leak | race | uninitialised | overflow-int | nothing
 //

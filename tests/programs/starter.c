@@ -3,10 +3,10 @@
 //     starter [-l LIBRARY] WAY PROGRAM
 //
 // WAY is one of the names in the function `start` below, optionally with the prefix `fork-` or
-// `vfork-`. With a prefix, a child starts the program, and the child's exit status is printed. With
-// `-l`, the starter itself first makes five calls into an executable library. PROGRAM gets eight
-// arguments (the first is its name), which are too many to pass in registers to functions such as
-// `execl`.
+// `vfork-`. With a prefix, a child starts the program, and the starter prints the child's exit
+// status or signal. With `-l`, the starter itself first makes five calls into an executable
+// library. PROGRAM gets eight arguments (the first is its name), which are too many to pass in
+// registers to functions such as `execl`.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -445,7 +445,7 @@ int main(int argc, char** argv) {
     // While this process waits for input, the test collects the profile.
     if (getchar() == EOF) return 0;
   } else if (!strcmp(mode, "everything")) {
-    // Uses most functions of the agent, for tests that make the agent fail.
+    // Asks for a session, adds a collector and runs the model, for tests that make the agent fail.
     begin("/nonexistent");
     counterpoint_slot_t slots[] = {{"a", COUNTERPOINT_COUNT}, {"b", COUNTERPOINT_RATIO}, {"c", COUNTERPOINT_TEXT}};
     counterpoint_collector_t collector = {sizeof collector, 3, "test", slots, &slots, collect_start, collect_stop, NULL};

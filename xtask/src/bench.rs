@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: measures speed, as ratios and differences between commands of the same run.
+//! `cargo xtask bench`: measures speed, where possible as ratios and differences between commands
+//! of the same run.
 //!
 //! A benchmark is a [`Plan`]: a set of commands, the readings to take from each, and the figures to
 //! compute from the readings of one round. The commands run in turn, round after round, so that a

@@ -214,7 +214,7 @@ fn with_quick_program(layout: &Layout, dist: Dist, library: &Path, built: Built)
     fill(layout, dist, &layout.target.join("debug"), library)
 }
 
-/// Runs Cargo with zig as its linker. `target` ends with a glibc version.
+/// Returns a Cargo command that builds with zig as the linker. `target` ends with a glibc version.
 pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str) -> Command {
     let mut build = Command::new(layout.venv_bin("cargo-zigbuild"));
     for (name, value) in cargo().get_envs() {
@@ -256,9 +256,9 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
     Ok(dist)
 }
 
-/// Copies the Python package to `to`, and removes all other files there: those of an earlier
-/// checkout, and the parts that `cargo xtask release` compiled for PyTorch. The tests would use
-/// these parts instead of compiling the current sources.
+/// Copies the Python package to `to`. Removes all other files there except bytecode: those of an
+/// earlier checkout, and the parts that `cargo xtask release` compiled for PyTorch. The tests would
+/// use these parts instead of compiling the current sources.
 fn python(package: &Path, to: &Path) -> Result<()> {
     // Bytecode is neither copied nor removed: Python writes bytecode itself, and ignores bytecode
     // whose source is gone.
@@ -275,8 +275,8 @@ fn python(package: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds `libcounterpoint_loops.a`. It uses no C library, so the result does not depend on the
-/// linker.
+/// Builds `libcounterpoint_loops.a`. This library uses no C library, so the result does not depend
+/// on the linker.
 fn loops_client(layout: &Layout) -> Result<PathBuf> {
     let target = layout.target.join("artifacts-looprt");
     timed("build libcounterpoint_loops.a", || {

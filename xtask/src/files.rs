@@ -85,7 +85,7 @@ fn prose(comment: &str) -> String {
     prose.join(" ")
 }
 
-/// Returns the first sentence, and further ones that have a searched word.
+/// Returns the first sentence of `header`, and the other sentences that contain one of `words`.
 fn first_sentences(header: &str, words: &[String]) -> String {
     let sentences: Vec<&str> = header.split_inclusive(". ").map(str::trim).collect();
     let has_word =

@@ -60,7 +60,8 @@ pub fn module(layout: &Layout, fixture: &Fixture, variant: &Variant, kind: Kind)
 struct Job {
     output: PathBuf,
     command: Command,
-    /// A hash of the command, the compiler's version and the source.
+    /// A hash of the command, the list of requirements (with the compiler's version) and the
+    /// source.
     stamp: String,
 }
 
@@ -108,8 +109,8 @@ fn job(
     let output = module(layout, fixture, variant, kind);
     let mut command = compiler(layout, fixture, variant.cpu);
     if kind == Kind::System {
-        // IREE's wheel contains a linker. The function `site_packages` searches for the folder,
-        // because its path contains the version of Python.
+        // IREE's wheel contains a linker. The function `site_packages` searches for the wheel's
+        // folder, because the folder's path contains the version of Python.
         let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
         command.arg("--iree-llvmcpu-link-embedded=false");
         command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));

@@ -127,8 +127,8 @@ impl Library {
     }
 }
 
-/// Returns the addresses that the dynamic linker writes into memory. The key of each is the address
-/// of the word into which it is written.
+/// Returns the addresses that the dynamic linker writes into memory. The key of each entry is the
+/// address of the word that the linker overwrites.
 fn slots(file: &object::File<'_>) -> HashMap<u64, Callee> {
     const RELATIVE: [u32; 2] =
         [object::elf::R_X86_64_RELATIVE.0, object::elf::R_AARCH64_RELATIVE.0];
@@ -279,9 +279,9 @@ impl Decoder<'_> {
                     at = insn.end();
                 }
             }
-            // Code that is only reached through a jump table is read with the largest stack depth
-            // of the function. In a function without a jump table, only the unwinder uses unreached
-            // code.
+            // Code that is only reached through a jump table is decoded as if it began at the
+            // largest stack depth found so far in the function. In a function without a jump table,
+            // only the unwinder uses unreached code.
             let mut at = start;
             while has_table && at < end && seen.contains(&at) {
                 at += self.insn(at).map_or(1, |insn| u64::from(insn.length));

@@ -40,7 +40,8 @@ impl Layout {
         Ok(folder)
     }
 
-    /// Returns the Python of the environment that `variable` names, or else of `otherwise`.
+    /// Returns the Python of a virtual environment. Its folder is the value of the environment
+    /// variable `variable`, or else `otherwise`.
     pub fn python_of(&self, variable: &str, otherwise: PathBuf) -> Result<PathBuf> {
         let venv = std::env::var_os(variable).map_or(otherwise, Into::into);
         let python = venv.join("bin/python");
@@ -132,7 +133,7 @@ impl Layout {
         self.target.join("fixtures")
     }
 
-    /// Returns `path` relative to the root.
+    /// Returns `path`, relative to the root if it is below the root.
     pub fn show(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
     }

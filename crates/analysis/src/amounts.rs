@@ -54,7 +54,8 @@ pub(crate) struct Brackets {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageBrackets {
-    /// The two classes, as in [`Brackets::numbers`]; `None` if their brackets were not calibrated.
+    /// The two classes, as in [`Brackets::numbers`]; `None` if a set of counters of the process was
+    /// not calibrated.
     numbers: Option<[u32; 2]>,
     any_counters: bool,
 }
@@ -145,8 +146,8 @@ impl Brackets {
         class.and_then(|class| self.prices.get(class as usize)).copied().unwrap_or_default()
     }
 
-    /// Corrects the counters of empty calls whose counters were read. `place` returns how long such
-    /// readings took in the program.
+    /// Corrects the counters of empty calls whose counters were read. `place` returns how long
+    /// readings of these counters took in the program and in the calibration.
     pub fn place(
         &mut self,
         profile: &Profile,
@@ -195,8 +196,8 @@ impl Brackets {
         }
     }
 
-    /// Returns the interval of the time by which a bracket of any class makes the call around it
-    /// longer, as multiples of the subtracted time.
+    /// Returns the lowest and the highest bound of a bracket's time over all classes, as multiples
+    /// of the class's mean.
     fn of_others(&self) -> [f64; 2] {
         let ends = self.all.iter().map(|empty| empty.whole.mean).filter(|mean| mean.value > 0.0);
         ends.fold([1.0, 1.0], |[low, high], mean| {
@@ -348,9 +349,10 @@ impl BracketCounts {
     }
 
     /// Returns how much brackets added to a counter, summed over the `calls` calls that have a
-    /// value of it. This includes the brackets of the calls inside of them. The number of these
-    /// inner brackets is derived from the time that was subtracted for them. This time is assumed
-    /// to be spread evenly over the row's calls, with and without a value.
+    /// value of it. This includes the brackets of the calls inside of them, if it is known what
+    /// those brackets add to the counter. The number of these inner brackets is derived from the
+    /// time that was subtracted for them. This time is assumed to be spread evenly over the row's
+    /// calls, with and without a value.
     pub fn counter(
         &self,
         profile: &Profile,
@@ -409,7 +411,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Returns the mark of a call on a page without nested calls.
+    /// Returns the mark of a call on a page (a block of one thread's records) without nested calls.
     pub fn of_flat(duration: u64, class: Option<u32>, brackets: &Brackets) -> Self {
         let taken = brackets.in_duration(class).min(duration);
         Self { own: duration - taken, own_taken: taken, taken, inner: false }

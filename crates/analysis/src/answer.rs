@@ -14,8 +14,8 @@ use crate::threads::{ThreadTime, threads_of_program};
 const ROWS: usize = 3;
 /// "Most" means more than this part of the time; for [`Summary::dominant`], at least this part.
 const MOST: f64 = 0.5;
-/// An op or range (a stretch of time that the program named) that takes a smaller part of its
-/// threads' time in calls is not worth mentioning.
+/// An op or range (a stretch of time that the program named) that takes less than this part of its
+/// threads' time in calls is not mentioned.
 const AROUND_MUCH: f64 = 0.1;
 /// An op or range that takes at least this part is regarded as the program's main loop or a run of
 /// the model. To mention it would tell a reader nothing new.
@@ -24,7 +24,8 @@ const AROUND_ALL: f64 = 0.95;
 /// The fewest rows that together take more than half of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Most {
-    /// Number of the rows. It is less than half of all rows.
+    /// Number of the rows. Number of these rows: less than half of the rows whose calls belong to
+    /// threads.
     pub rows: usize,
     /// The part of the time that these rows take, from 0 to 1.
     pub share: f64,
@@ -36,9 +37,9 @@ pub struct Most {
 pub struct Outside {
     /// Number of threads.
     pub threads: usize,
-    /// The time outside of calls, summed over all threads, in ns.
+    /// The time outside of calls, summed over these threads, in ns.
     pub ns: f64,
-    /// The wall time of all threads, in ns.
+    /// The wall time, summed over these threads, in ns.
     pub wall_ns: f64,
     /// The part of `ns` in which the threads were on no CPU. `None` if for some thread it is not
     /// known, or only a bound of it is known.
@@ -62,7 +63,8 @@ pub struct Preempted<'a> {
     pub in_calls_ns: f64,
 }
 
-/// The op or range with the most time, including the calls inside of it. See [`Summary::around`].
+/// The op or range with the most time (including the calls inside of it), of those that
+/// [`Summary::around`] considers. See [`Summary::around`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Around {
     /// The op or range.
@@ -76,10 +78,12 @@ pub struct Around {
     pub share: f64,
 }
 
-/// A function of a host's libraries whose self time is at least half of the time in calls.
+/// A function of a host (a runtime such as IREE) whose self time is at least half of the time in
+/// calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dominant {
-    /// The function. If several rows have its name, this is the row with the most time.
+    /// The function. The function. If several rows have the function's name, this is the op of the
+    /// row with the most self time.
     pub op: OpId,
     /// The part of the time in calls that all rows with the function's name take together, from 0
     /// to 1.
@@ -164,7 +168,8 @@ impl ThreadTime {
         Some((self.wall_ns - self.cpu_ns? - off).clamp(0.0, self.dispatch_ns))
     }
 
-    /// `computes` means that the thread's calls never wait by themselves.
+    /// Returns how often the kernel preempted the thread; `None` if the thread does not count as
+    /// preempted. `computes` means that the thread's calls never wait by themselves.
     fn preempted(&self, computes: bool) -> Option<Preempted<'_>> {
         let (usage, cpu_ns) = (self.usage?, self.cpu_ns.filter(|ns| *ns > 0.0)?);
         let in_calls_ns = self.away_in_calls_ns().filter(|_| self.dispatch_known)?;
@@ -225,8 +230,8 @@ impl Outside {
 }
 
 impl Summary {
-    /// Returns the number of all calls and the time in calls. With several passes (repetitions of
-    /// the recorded calls), both are means over the passes.
+    /// Returns the numbers of all calls and dispatches, and the time in calls. With several passes
+    /// (repetitions of the recorded calls), these are means over the passes.
     pub fn together(&self, profile: &Profile, by: By) -> Together {
         let passes = passes(profile, by);
         let total = match &self.sampled {
@@ -242,7 +247,8 @@ impl Summary {
     }
 
     /// Returns the part of a row's total time that its first calls took (one on each thread).
-    /// `None` if they were not much slower than the row's other calls.
+    /// `None` if the first calls were not much slower than the row's other calls, took little time,
+    /// or cannot be compared.
     pub fn slow_first(&self, row: &Row) -> Option<SlowFirst> {
         let known = row.sampled.as_ref().is_none_or(|sampled| sampled.total.is_some());
         let all = self.total.map_or(0.0, |total| total.value);
@@ -257,8 +263,8 @@ impl Summary {
         is_slow.then_some(SlowFirst { share })
     }
 
-    /// Returns a row's part of [`Summary::total`], from 0 to 1. `None` if it is not known, or if
-    /// the row's calls belong to no thread.
+    /// Returns a row's self time as a part of [`Summary::total`], from 0 to 1. `None` if it is not
+    /// known, or if the row's calls belong to no thread.
     pub fn share(&self, profile: &Profile, row: &Row) -> Option<f64> {
         if row.key.is_apart(profile) {
             return None;

@@ -11,10 +11,10 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 
 impl Summary {
-    /// Considers the ops with several rows. For each of their rows, returns the sum of the self
-    /// times of all rows of the same op, in ticks. With several passes (repetitions of the recorded
-    /// calls), this is the mean over the passes. The map is empty in a run with a budget (a limit
-    /// for the cost of recording), because each row's time is estimated separately.
+    /// Considers the ops whose rows have different arguments. For each row of such an op, returns
+    /// the sum of the self times of all rows of the op, in ticks. With several passes (repetitions
+    /// of the recorded calls), this is the mean over the passes. The map is empty in a run with a
+    /// budget (a limit for the cost of recording), because each row's time is estimated separately.
     pub fn all_arguments(&self, profile: &Profile) -> HashMap<Key, Estimate> {
         if self.sampled.is_some() {
             return HashMap::new();

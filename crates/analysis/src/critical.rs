@@ -32,11 +32,11 @@
 //! last comes next.
 //!
 //! The gain of an op is how much earlier everything would end if all its steps took no time, with
-//! the same gaps and the same order. The gain is limited, because another path becomes the longest
-//! one when the op takes no time. The gain is at most the time of the op's steps on the path. The
-//! gain of a range (a stretch of time that the program named) is computed for all steps inside of
-//! it. These are its own steps, those of the calls in it, and those of the tasks of parallel
-//! regions in it.
+//! the same gaps and the same order. The gain can be less than the op's time on the path, because
+//! without that time another path may be the longest one. The gain is at most the time of the op's
+//! steps on the path. The gain of a range (a stretch of time that the program named) is computed
+//! for all steps inside of it. These are its own steps, those of the calls in it, and those of the
+//! tasks of parallel regions in it.
 //!
 //! Times are as recorded: the time that the recorder added is not subtracted. All calls are stored
 //! in memory, so at most [`MOST_CALLS`] calls are analysed.

@@ -37,7 +37,7 @@ pub struct Options<'a> {
     /// threads.
     pub rates: usize,
     /// The largest number of threads for which rates of counters are computed. The threads with the
-    /// most calls are chosen.
+    /// most calls are chosen (calls that plugins recorded do not count).
     pub threads: usize,
     /// Whether durations are used as recorded, without subtracting the recorder's time.
     pub raw: bool,
@@ -250,7 +250,8 @@ struct Worker<'a> {
     options: &'a Options<'a>,
     ops: Vec<Found>,
     rates: HashMap<(usize, usize), Vec<Rates>>,
-    /// Index of the op of each call of the page (a block of one thread's records).
+    /// For each call of a page (a block of one thread's records), the index of its op in
+    /// [`Options::ops`]; `NO_ROW` for other ops.
     rows: Vec<u32>,
 }
 

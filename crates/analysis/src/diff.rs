@@ -1,6 +1,6 @@
 //! Compares two sets of runs, A and B, for example of two versions of a program. The verdict about
-//! all ops together and about each op says whether B is slower than A, is faster, or takes the same
-//! time, or that this cannot be decided.
+//! all rows (usually ops) together, and about each row, says that B is slower than A, is faster, or
+//! takes the same time, or that this cannot be decided.
 //!
 //! ```text
 //!  Profile ─ recorded ─► rows of one run, each with its two statistics
@@ -16,11 +16,11 @@
 //! compares these values of the two runs of a pair. The runs of a pair were recorded back to back,
 //! in random order. docs/diff.md describes this procedure and its measured rates of wrong verdicts.
 //!
-//! Most rows, such as those of ops, have two statistics in each run. The *floor* is usually the
-//! 10th percentile of the durations of single calls. Other work on the machine changes it little.
-//! The *typical* execution is the median of the durations of dispatches (or of calls without
-//! dispatches). The duration of a dispatch is the sum over its workgroups. For rows that are loops
-//! or modules, only a mean is known.
+//! Most rows, such as those of ops, have two statistics in each run (and a third if their fastest
+//! calls can be compared). The *floor* is usually the 10th percentile of the durations of single
+//! calls. Other work on the machine changes it little. The *typical* execution is the median of the
+//! durations of dispatches (of calls if the row has no dispatches). The duration of a dispatch is
+//! the sum over its workgroups. For rows that are loops or modules, only a mean is known.
 
 pub mod across;
 pub mod counters;
@@ -45,8 +45,8 @@ use crate::sampled::Estimated;
 
 /// With fewer pairs than this, no difference is tested. The test compares the observed signs of the
 /// pairs' differences with all other combinations of signs. With 5 pairs, there are 32
-/// combinations, of which at least two are as extreme as the observed one. 2 of 32 is more than 5
-/// %.
+/// combinations, of which at least two are as extreme as the observed one: itself and its opposite.
+/// 2 of 32 is more than 5 %.
 pub const FEWEST_PAIRS: usize = 6;
 
 /// The options of a comparison.
@@ -54,8 +54,8 @@ pub const FEWEST_PAIRS: usize = 6;
 pub struct Options {
     /// The kind of the rows, for example ops.
     pub by: By,
-    /// A row counts as the same if no difference was found and its 90 % intervals are within ± this
-    /// threshold (0.03 for 3 %). It must be above 0.
+    /// A row counts as the same if no difference was found and its 90 % intervals, except that of
+    /// the fastest call, are within ± this threshold (0.03 for 3 %). It must be above 0.
     pub threshold: f64,
 }
 
@@ -71,11 +71,11 @@ pub enum Untested {
 /// A statistic that is computed for each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statistic {
-    /// The shortest call or, if A and B have different numbers of calls in a dispatch, the shortest
-    /// dispatch.
+    /// The shortest call. If A and B have different numbers of calls in a dispatch, or if a row is
+    /// split or joined, the shortest dispatch.
     Fastest,
-    /// 10th percentile of single calls, or of dispatches if A and B have different numbers of calls
-    /// in a dispatch.
+    /// 10th percentile of single calls. If A and B have different numbers of calls in a dispatch,
+    /// or if a row is split or joined, of dispatches.
     Floor,
     /// Median over dispatches.
     Typical,
@@ -127,21 +127,22 @@ pub struct DiffRow {
     /// The row's numbers on each side, as medians over the runs; `None` if no run of the side has
     /// the row.
     pub sides: [Option<Side>; 2],
-    /// Fastest, floor and typical execution, or the mean.
+    /// The compared statistics: floor, typical execution and, if it can be compared, the fastest
+    /// one; or only the mean.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
-    /// The row's contribution to the difference between the runs. `None` if its time is no part of
-    /// a run's time.
+    /// The row's contribution to the difference between the runs. `None` if a time that is needed
+    /// for it is not known, or is no part of a run's time.
     pub part: Option<Part>,
-    /// Whether the row has the same number of calls in all runs of A, and another number in all
-    /// runs of B.
+    /// Whether the exact number of calls of the row is the same in all runs of A and in all runs of
+    /// B, but differs between A and B.
     pub calls_differ: bool,
     /// The comparison of each counter and metric.
     pub readings: Vec<ReadingDiff>,
 }
 
 impl DiffRow {
-    /// Returns the identity of the first row of B or, if B does not have the row, of A.
+    /// Returns the first identity in `b` or, if B does not have the row, in `a`.
     pub fn identity(&self) -> Option<&Identity> {
         self.b.first().or(self.a.first())
     }

@@ -60,8 +60,8 @@ const FIRST_ROUND: usize = 1 << 14;
 pub(crate) const ROUND: usize = 1 << 18;
 
 /// The decoded pages that are kept contain about as many calls as this number of rounds takes. To
-/// find the earliest calls, a round looks at more than twice as many calls as it takes. The next
-/// round needs most of the pages that this round has used.
+/// find the earliest calls, a round usually looks at more than twice as many calls as it takes. The
+/// next round needs most of the pages that this round has used.
 const PAGES_OF_ROUNDS: usize = 4;
 
 /// A round is too small if it looks at more than this many times the number of calls that it takes.

@@ -49,25 +49,25 @@ pub enum Side {
     Op(Key),
     /// The last known moment of the thread, after its last call.
     End,
-    /// Any op. Used on both sides in the row that adds up a thread's pairs beyond the limit for
-    /// pairs of ops.
+    /// Any op. Both sides of a row have this value if the row adds up a thread's gaps beyond the
+    /// limit of `MOST_PAIRS` pairs of ops.
     Any,
 }
 
-/// All gaps of one thread between the same two ops. Times are in ticks.
+/// All gaps of one thread with the same sides before and after them. Times are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gap {
     /// Process index and thread index.
     pub thread: (usize, usize),
     /// The op of the call that ended last before the gap.
     pub after: Side,
-    /// The op of the call that began next after the gap.
+    /// The op of the call that began next after the gap, or [`Side::End`].
     pub before: Side,
     /// Number of gaps.
     pub times: u64,
-    /// The sum of the gaps.
+    /// The sum of the gaps' lengths.
     pub total: u64,
-    /// The median of the gaps. For more than 64 gaps, its error is at most 1/128.
+    /// The median of the gaps. For more than 64 gaps, its relative error is at most 1/128.
     pub median: f64,
     pub longest: u64,
     /// The start of the longest gap.
@@ -363,7 +363,7 @@ impl Gathered {
         stretch.finish(self);
     }
 
-    /// Adds the gaps that another worker has found.
+    /// Adds the gaps that another worker has found, and its sums for the levels.
     pub fn merge(&mut self, other: Self) {
         for sum in other.sums {
             let at = self.find(sum.pair);
@@ -402,7 +402,7 @@ impl Gathered {
         let ns_per_tick = profile.timeline.ns_per_tick();
         let on_device = devices(profile);
         let is_thread = |process: usize| on_device.get(process) == Some(&false);
-        // An op can have several export numbers in a process, whose gaps are added up.
+        // An op can have several export numbers in a process; their gaps are added up.
         let mut rows: BTreeMap<Beside, (Gap, Lengths)> = BTreeMap::new();
         let mut put = |gap: Gap, lengths: Lengths| {
             let known = rows.entry((gap.thread, gap.after, gap.before));
@@ -547,8 +547,8 @@ mod tests {
         assert_eq!(of(&[]).median(0), 0.0);
         assert_eq!(of(&[900, 100, 200]).median(900), 200.0);
         assert_eq!(of(&[900, 100, 300, 200]).median(900), 250.0);
-        // However the lengths were collected and merged, the error of their median is at most
-        // 1/128.
+        // However the lengths were collected and merged, the relative error of their median is at
+        // most 1/128.
         let all: Vec<u64> = (0..1_000).map(|n| (n * 7_919) % 1_000 * 1_000 + 1_000).collect();
         let median = of(&all).median(1_000_000);
         assert!((median / 500_000.0 - 1.0).abs() <= 1.0 / 128.0, "{median}");

@@ -1,9 +1,9 @@
 //! Computes metrics. The sums for a metric include the calls in which all counters of the metric
-//! were read. In these calls, the counters must have counted all the time or, in a run with
-//! estimates, part of the time. What the recorder itself adds, as calibrated with empty calls, is
-//! subtracted from the sums. A metric has no value if it would mostly describe the brackets (the
-//! recorder's work before and after calls) and not the code inside. A metric also has no value if
-//! one of its operands cannot be distinguished from zero after the subtraction.
+//! were read. In these calls, the counters must have counted during the whole call or, if the
+//! profile contains estimates, during part of it. What the recorder itself adds, as calibrated with
+//! empty calls, is subtracted from the sums. A metric has no value if it would mostly describe the
+//! brackets (the recorder's work before and after calls) and not the code inside. A metric also has
+//! no value if one of its operands cannot be distinguished from zero after the subtraction.
 
 use std::sync::Arc;
 
@@ -103,9 +103,9 @@ pub(crate) fn empty_share(sum: f64, brackets: Option<Estimate>) -> Option<f64> {
     Some(if sum > 0.0 { (empty / sum).min(1.0) } else { f64::from(u8::from(empty > 0.0)) })
 }
 
-/// The sets of counters from which metrics are computed: one per group, with all counters of the
-/// group that any metric uses. So, however many metrics there are, a row needs only one sum per
-/// group, and one for metrics that use only the duration.
+/// The sets of counters from which metrics are computed: one per group (counters that are read
+/// together), with all counters of the group that any metric uses. So, however many metrics there
+/// are, a row needs only one sum per group, and one for metrics that use only the duration.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
     sets: Vec<Set>,
@@ -222,7 +222,7 @@ impl Sets {
                 }
                 let Some(row) = sums.get_mut(*row as usize) else { continue };
                 let sum = &mut row.as_mut()[s];
-                // In a run with a budget, a call represents several calls.
+                // In a run with a budget, a timed call represents a number of calls, its weight.
                 let weight = weights.map_or(1, |weights| match set.group {
                     Some(_) => weights.counted(columns, i),
                     None => weights.timed(columns, i),
@@ -436,8 +436,9 @@ impl PartOfTime {
 }
 
 /// A single call has no value if its part of the time exceeds 100 % by more than this and
-/// [`ROUNDING`] together. The scatter of the recorder's own time could explain a larger excess, but
-/// views show no interval next to the value of a single call.
+/// [`ROUNDING`] together. The scatter of the recorder's own time could explain a larger excess. But
+/// views show no interval next to the value of a single call, so a larger excess would look like an
+/// error.
 const MOST_DOUBT: f64 = 0.1;
 
 /// Whether a metric is the time of a clock that stops while the thread waits, divided by the

@@ -52,7 +52,7 @@ pub struct OpFilter {
 pub struct RunCall<'a> {
     /// The run's number among the visited runs, from 0.
     pub number: u64,
-    /// The number of the run that contains this run.
+    /// The number of the innermost run that contains this run.
     pub parent: Option<u64>,
     /// Process index.
     pub process: usize,
@@ -69,7 +69,8 @@ pub struct RunCall<'a> {
     pub duration: u64,
     /// The run's duration as it is used in sums, without the recorder's time.
     pub time: Amount,
-    /// The time from the run's start to the start of its first op; `None` without ops.
+    /// The time from the run's start to the start of its first op; `None` without ops. Here and in
+    /// the fields below, runs directly inside of this run count as ops.
     pub first_op: Option<u64>,
     /// The time between the run's ops.
     pub between: u64,
@@ -144,7 +145,7 @@ pub struct OpCall<'a> {
     pub drawn: Drawn,
 }
 
-/// A time in ticks, without the recorder's time.
+/// A time in ticks, without the recorder's time unless the trees were read with `raw`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
     /// The time that remains.
@@ -206,7 +207,8 @@ pub enum Serial {
     Cpu(u32),
 }
 
-/// Receives the calls of trees. A call is received before the calls inside of it.
+/// Receives the runs and ops of the visited trees, and the regions outside of runs and ops. A call
+/// is received before the calls inside of it.
 pub trait OpVisitor {
     /// Receives a run.
     fn run(&mut self, run: &RunCall<'_>);

@@ -58,8 +58,8 @@ const FEWEST: u64 = 30;
 /// measured inside of the process; in separate measurements, it was 0.4 to 1.1 ms.
 const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 
-/// The cost of a call that is only counted, in ns: one decision, and one addition to a table. This
-/// time is too short to be measured in the program.
+/// The cost of a call that is only counted, in ns: one decision whether to time the call, and one
+/// addition to a table. This time is too short to be measured in the program.
 const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 
 /// The estimated cost of recording one process, in ns of processor time, added up over its threads.
@@ -97,7 +97,7 @@ pub struct ProbeCost {
     /// Number of recorded calls for which no counter was read, although their thread had counters,
     /// for example book-keeping ops of a virtual machine.
     pub uncounted: u64,
-    /// The cost of the probe of one call in `uncounted`. `None` if it was not calibrated.
+    /// The cost of the probe of one call in `uncounted`. `None` if it is not known.
     pub uncounted_call_ns: Option<f64>,
     /// The time that a host (such as PyTorch or TVM's virtual machine) itself needs to announce
     /// ops: to call the recorder before and after each op. For a virtual machine of TVM, the upper
@@ -180,7 +180,8 @@ impl ProbeCost {
 
     /// Limits the cost to the processor time that the process used. If the estimate exceeds this
     /// time, the machine must have been slower during the calibration than during the calls. In
-    /// this case, all calibrated parts are reduced by the same factor, so that the sum fits.
+    /// this case, all parts except flushing, attaching and starting are reduced by the same factor,
+    /// so that the sum fits if possible.
     fn within_what_was_used(mut self) -> Self {
         let (total, among) = (self.total().value, self.among_calls().value);
         let Some(all) = self.process_ns.filter(|all| total > *all && among > 0.0) else {
@@ -381,8 +382,8 @@ fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> O
     Some(Estimate { value: ns * OF_GAP, low: 0.5 * ns, high: ns })
 }
 
-/// The part of the time between two ops, without brackets, in which the virtual machine calls the
-/// instrument. It was measured with TVM 0.27 and tiny ops.
+/// The part of the time between two ops (without brackets) that the virtual machine needs to call
+/// the instrument. It was measured with TVM 0.27 and tiny ops.
 const OF_GAP: f64 = 0.8;
 
 /// Returns the processor time that a thread used to flush pages, from the end of one page to the
@@ -400,8 +401,8 @@ fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     })
 }
 
-/// Returns the number of context switches of threads that had kernel counters open, and the time
-/// that these counters added to them.
+/// Returns the number of context switches of threads that had the operating system's counters open,
+/// and the time that these counters added to the switches.
 fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
     let of = &profile.processes[process];
     let groups = profile.groups.all();

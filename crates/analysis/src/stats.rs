@@ -295,7 +295,7 @@ pub struct Pair {
     pub given: usize,
     /// Number of calls in which both variables have a value.
     pub calls: u64,
-    /// Pearson's correlation; `None` if one variable is constant in these calls.
+    /// Pearson's correlation; `None` if a variable is constant in these calls.
     pub pearson: Option<f64>,
     /// Spearman's correlation. Equal values get the mean of the ranks that they span.
     pub spearman: Option<f64>,
@@ -359,10 +359,10 @@ pub struct TooManyCalls {
 /// [`Options::memory`]). They are read at least once more in a run with a budget, and again if
 /// corrected durations may contradict each other.
 ///
-/// For each call of a batch, every variable except metrics takes as many bytes of memory as its
-/// value needs. While an op is being described, each of its calls takes another 9 bytes for every
-/// variable (13 for a metric, or if a value of the variable is 2³² or more), and 8 or 12 for every
-/// worker.
+/// For each call of a batch, every variable except metrics takes 1 to 8 bytes of memory, depending
+/// on the size of the values, and 4 more if its value is missing. While an op is being described,
+/// each of its calls takes about another 9 bytes for every variable (13 for a metric, or if a value
+/// of the variable is 2³² or more), and 8 or 12 for every worker.
 ///
 /// # Errors
 /// Fails if an op has more than [`MOST_CALLS`] calls.

@@ -35,7 +35,7 @@ pub struct Options {
     pub stream: Option<String>,
     /// Metrics to compute for each row, bound to the counters of the profile.
     pub metrics: Vec<Bound>,
-    /// Number of worker threads; 0 for as many as the machine has processors.
+    /// Number of worker threads; 0 for as many as there are processors that this process may use.
     pub workers: usize,
     /// Whether to show values as recorded, without subtracting the recorder's time.
     pub raw: bool,
@@ -73,8 +73,8 @@ pub struct Summary {
     /// At least this many calls began inside of another call and ended after it; see
     /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
-    /// Numbers of calls that belong to no thread. These calls have rows only in tables by op and by
-    /// kind.
+    /// Numbers of calls that belong to no thread. These calls have rows only in tables by op (also
+    /// per process) and by kind.
     pub apart: Apart,
     /// The times of each thread that has calls. Calls that the filters leave out count, too.
     pub threads: Vec<ThreadTime>,
@@ -114,7 +114,7 @@ impl Summary {
     }
 }
 
-/// Reads every page of `profile` (a block of one thread's recorded calls), and adds up the calls.
+/// Reads all pages (blocks of one thread's recorded calls) of `profile`, and adds up the calls.
 /// Some pages are read twice, above all those with nested calls. In a run with a budget, and if
 /// corrected values may contradict each other, the calls are read more often. If corrected values
 /// do contradict each other, the summary has the recorded values. This choice depends on the ops of
@@ -288,8 +288,8 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     finished.collect()
 }
 
-/// Replaces each thread's values, which were computed from its timed calls, by estimates for all of
-/// its calls.
+/// For threads with calls that were only counted, replaces the values computed from timed calls by
+/// estimates for all calls. Times without an estimate are marked as unknown.
 fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTime]) {
     for thread in threads {
         let place = (thread.process, thread.thread);

@@ -69,8 +69,8 @@ pub enum Key {
 }
 
 impl Key {
-    /// Whether the calls of this row belong to no thread. Such calls are asynchronous spans of an
-    /// imported trace, or the work that the profiler that wrote the trace did for itself.
+    /// Whether the calls of this row belong to no thread. Such calls come from an imported trace:
+    /// they are asynchronous spans, or work that the trace's profiler did for itself.
     pub fn is_apart(self, profile: &Profile) -> bool {
         let (Self::Op(op) | Self::OpIn(_, op) | Self::Kind(op)) = self else { return false };
         profile.ops.get(op).is_some_and(|op| op.role.is_apart())
@@ -200,8 +200,8 @@ impl CounterTotal {
         self.value.times(1.0 / self.calls.max(1) as f64)
     }
 
-    /// Returns the part of `enabled_ns` in which the counter counted, from 0 to 1. `None` in a run
-    /// without `--multiplex`.
+    /// Returns the part of `enabled_ns` in which the counter counted, from 0 to 1. `None` if
+    /// `enabled_ns` is 0, as in every run without `--multiplex`.
     pub fn covered(&self) -> Option<f64> {
         (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64)
     }

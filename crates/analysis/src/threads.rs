@@ -7,15 +7,15 @@
 //!                          └ nested: not counted again
 //! ```
 //!
-//! Most calls are recorded when they end, so a call is recorded after all calls inside of it. The
-//! code goes through the calls backwards, and meets the outer call first. If a call ends after the
-//! earliest start seen so far, it is at least partly inside of another call, and only the part
-//! before that start is added. So the earliest start is all that must be remembered to compute the
-//! time in which any call was running. Pages (blocks of recorded calls) are added up separately, in
-//! any order, and joined backwards afterwards. A page must be read again if a call of a later page
-//! began before the page's last call ended. This method fails for imported calls, which can have
-//! any order. So for threads with nested calls, the time in calls that [`crate::innermost`]
-//! computes is used.
+//! Most calls are recorded when they end, so after all calls inside of them. The code goes through
+//! the calls backwards, and meets the outer call first. If a call ends after the earliest start
+//! seen so far, it is at least partly inside of another call, and only the part before that start
+//! is added. So the earliest start is all that must be remembered to compute the time in which any
+//! call was running. Pages (blocks of recorded calls) are added up separately, in any order, and
+//! joined backwards afterwards. A page must be read again if a call of a later page began before
+//! the page's last call ended. This method fails for imported calls, which can have any order. So
+//! for threads whose calls are nested or recorded in another order, the time in calls comes from
+//! [`crate::innermost`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -37,7 +37,8 @@ pub struct ThreadTime {
     pub begin: u64,
     /// When the thread's last call ended, in ticks.
     pub end: u64,
-    /// Wall time: from the start of the thread's first call to its last known moment.
+    /// Wall time: from the start of the thread's first call to the end of its last call, or to its
+    /// last clock record if that is later.
     pub wall_ns: f64,
     /// Time in calls: the sum of their self times. The time that the recorder added is subtracted,
     /// unless [`Summary::raw`](crate::Summary::raw) is set. In a run with a budget, this is an
@@ -76,8 +77,8 @@ pub struct OffCpu {
     /// The time in no dispatch between the first and the last reading of the thread's CPU clock, in
     /// ns, of which `ns` is a part. It can be less than the thread's whole time in no dispatch.
     pub of_ns: f64,
-    /// Whether some calls had no counter group that shows how long they were on a CPU. They are
-    /// assumed to have been on a CPU all the time, so `ns` may be too large.
+    /// Whether some calls had no counter group that shows how long they were on a CPU. Such calls
+    /// are assumed to have been on a CPU all the time, so `ns` may be too large.
     pub assumed: bool,
 }
 
@@ -194,7 +195,8 @@ impl PageTime {
             }
             let counted = end.min(earliest).saturating_sub(begin);
             earliest = earliest.min(begin);
-            // The call is inside of another call, whose CPU time includes that of this call.
+            // The call has no duration, or it is inside of another call, whose CPU time includes
+            // that of this call.
             if counted == 0 {
                 continue;
             }
@@ -297,8 +299,8 @@ impl PageTimes {
     }
 
     /// Computes the times of each thread that has calls, from the times of its pages. For each
-    /// thread, `busy` is the time in which any call of those of its pages that are in `clusters`
-    /// was running. Unlike the sums of single pages, `busy` is right for calls that were recorded
+    /// thread, `busy` is the time in which any call was running. It covers only the pages that are
+    /// in `clusters`. Unlike the sums of single pages, `busy` is right for calls that were recorded
     /// in any order.
     pub fn finish(
         self,
@@ -344,8 +346,8 @@ impl PageTimes {
     }
 }
 
-/// For each page that has calls inside of calls of later pages: the begin of the earliest of these
-/// later calls.
+/// For each page that has calls inside of calls of later pages: the start of the earliest call of
+/// all later pages of the thread.
 pub(crate) type Inside = HashMap<PageKey, u64>;
 
 /// Computes the times of pages again, without the calls that are inside of calls of later pages.
@@ -420,8 +422,9 @@ fn join(
         until = Some(time.last.unwrap_or(time.base).after(spent));
         // The thread's first page begins before the recorder is ready to record calls. So the
         // measured time begins at the last clock record before the thread's first call. Without
-        // such a clock record, it begins when the page began, if that was not before the first
-        // call, else at the first clock record after the call.
+        // such a clock record, it begins at the clock reading from the page's start, if this
+        // reading is not older than the first call. Otherwise, it begins at the page's first clock
+        // record after a call.
         if from.is_none() {
             if !called {
                 early = time.early.or(early);
@@ -446,8 +449,8 @@ fn join(
         let none = line.duration_ns(window.saturating_sub(inside.ticks));
         let in_dispatches = line.duration_ns(inside.ticks.saturating_sub(inside.off_ticks));
         let on_ns = cpu_ns - in_dispatches.min(cpu_ns);
-        // `wall_ns` begins at the first call, slightly after the clock record. So this time is
-        // limited to the time outside of calls in `wall_ns`.
+        // `wall_ns` begins at the first call, which may be slightly after the clock record. So
+        // `of_ns` is limited to the time outside of calls in `wall_ns`.
         let of_ns = none.min(no_dispatch_ns);
         let ns = (none - on_ns).clamp(0.0, of_ns);
         // Calls that a plugin recorded do not show how long they were on a CPU.
@@ -475,9 +478,9 @@ fn join(
     })
 }
 
-/// Adds up the thread's processor time over its pages: from each page's start to its end or,
-/// without an end, to its last clock reading. The time between two pages is left out, because the
-/// recorder uses it to flush a page.
+/// Adds up the thread's processor time over its pages: from each page's start to its end. If a
+/// page's header lacks one of them, a clock reading near it is used. The time between two pages is
+/// left out, because the recorder uses it to flush a page.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,
     pages: &[(PageKey, PageTime)],

@@ -3,13 +3,13 @@
 //!
 //! The readings of a cumulative series (a sampled counter) divide the time into intervals. The
 //! count of an interval is the difference of the raw values at its two ends, modulo 2⁶⁴. If the
-//! kernel ran the counter during only a part of the interval, the difference is multiplied by the
-//! time for which the counter was enabled, divided by the time in which it ran. The *coverage* is
-//! the part of the enabled time in which the counter really counted, over all intervals that have a
-//! value. The intervals are far longer than the time slices in which the kernel multiplexes
-//! counters, so the scaled difference is a good estimate. If the counter did not run at all, the
-//! interval has no value. A failed reading does not end an interval: the next interval begins at
-//! the last successful reading.
+//! operating system ran the counter during only a part of the interval, the difference is
+//! multiplied by the time for which the counter was enabled, divided by the time in which it ran.
+//! The *coverage* is the part of the enabled time in which the counter really counted, over all
+//! intervals that have a value. The intervals are far longer than the time slices in which the
+//! operating system multiplexes counters, so the scaled difference is a good estimate. If the
+//! counter was enabled but did not run at all, the interval has no value. A failed reading does not
+//! end an interval: the next interval begins at the last successful reading.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub struct SeriesSummary {
     /// are other intervals.
     pub steps_ns: Option<(f64, f64)>,
     /// The values of the series' readings. `None` if there are no readings or, in a cumulative
-    /// series, if no interval has a value.
+    /// series, if no interval longer than 0 has a value.
     pub values: Option<Values>,
 }
 

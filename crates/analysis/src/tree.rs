@@ -252,8 +252,8 @@ impl<'a> Nodes<'a> {
 
     fn merge(&mut self, other: &Self) {
         self.exhausted += other.exhausted;
-        // Each node of `other` comes after the node above it, so the number of the node above in
-        // `self` is already known.
+        // Each node of `other` comes after the node above it, so the upper node's number in `self`
+        // is already known.
         let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
             let parent = places.get(node.parent as usize).copied().unwrap_or(node.parent);

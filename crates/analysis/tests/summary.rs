@@ -288,9 +288,9 @@ fn probes_and_empty_calls() {
     assert_eq!((recorded.rows[0].min, row.min, row.call(row.min).value), (400.0, 175.0, 175.0));
     let counter = row.counters[0].unwrap();
     assert_eq!((counter.total, counter.value.value), (9, 0.0));
-    // This profile lacks the scatter of empty calls, as profiles of earlier versions do. So the
-    // time that the recorder added to a call may be anything from 0 to twice the median duration of
-    // an empty call.
+    // Like profiles of earlier versions of the recorder, this profile lacks the scatter of empty
+    // calls. So the time that the recorder added to a call may be anything from 0 to twice the
+    // median duration of an empty call.
     let taken = row.taken.unwrap();
     assert!(taken.total.low <= 0.0 && taken.total.high >= 3.0 * 900.0, "{taken:?}");
     assert_eq!(summary_plain.taken, Some(taken.total));
@@ -315,7 +315,7 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((probe.calls, probe.of_calls, probe.probes.value), (2, 7, 180.0));
     assert_eq!(probe.empty_call.values, [Some(0)]);
     assert!(found.uncalibrated_probes);
-    // Nothing is subtracted from a sum if only some of its calls were calibrated.
+    // The recorder's time is not subtracted from a sum if only some of its probes were calibrated.
     assert_eq!((ticks(found.total), found.taken), (1_000.0, None));
 
     script.processes[0].threads.remove(0);
@@ -324,8 +324,8 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((ticks(found.total), found.taken), (100.0, None));
 }
 
-/// Makes a random tree of calls over several pages. The ticks in which a call runs are marked in
-/// `busy`.
+/// In each round, makes random nested calls, recorded in several pages of the profile. The ticks in
+/// which a call runs are marked in `busy`.
 #[test]
 fn nested_calls_are_not_counted_twice() {
     let mut random = Random(0x2545_F491_4F6C_DD1D);
@@ -426,7 +426,8 @@ fn what_is_around_most_of_the_time() {
         let name = profile.ops.get(op)?.name.clone();
         Some((name, around.total_ns, around.threads, around.share))
     };
-    // The loop is around everything, so it is left out. `mul` takes 390 ns in each iteration.
+    // `loop` takes all of the time, so `around` leaves it out. `mul` takes 390 ns in each
+    // iteration.
     let step = Some(("step".to_owned(), 1_200.0, 1, 0.4));
     assert_eq!(found([Role::Range, Role::Range]), step);
     assert_eq!(found([Role::Op, Role::Range]), step);

@@ -119,8 +119,8 @@ fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
         ],
     );
     let expected = Values::Counted {
-        // 50 in the first interval, and 40 in the second one: the counter counted 10 in a quarter
-        // of it.
+        // The total is 50 from the first interval plus 40 from the second, where the counter
+        // counted 10 in a quarter of the time.
         total: 90.0,
         over_ns: 2_000.0,
         rate: 45e6,

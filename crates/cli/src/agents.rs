@@ -79,7 +79,8 @@ fn text() -> String {
     text
 }
 
-/// Returns the part of `page` from the first occurrence of `first` to the next occurrence of `end`.
+/// Returns the part of `page` from the first occurrence of `first` to the next occurrence of `end`,
+/// or else to the end of the page.
 fn before(page: &str, first: &str, end: &str) -> String {
     let Some(at) = page.find(first) else { return String::new() };
     let part = &page[at..];

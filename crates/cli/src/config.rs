@@ -7,11 +7,11 @@
 //! The project's file is the nearest one from the working directory upwards to the root of the
 //! repository (the directory with `.git`); outside of a repository, it can only be in the working
 //! directory. The project's file comes with a checkout, so a stranger may have written it.
-//! Therefore it can choose what is counted and how tables look, but it cannot set the pager or the
-//! directory of counter tables (`events-dir`). The user's file is
-//! `~/.config/counterpoint/counterpoint.toml`, or `counterpoint/counterpoint.toml` below
-//! `XDG_CONFIG_HOME`. It is an error if a file belongs to another user than this user or root, or
-//! if everybody can write it.
+//! Therefore it can choose what is counted and how tables look. It cannot set the pager, the
+//! directory of counter tables (`events-dir`), or counters that probe a function in a file. The
+//! user's file is `~/.config/counterpoint/counterpoint.toml`, or `counterpoint/counterpoint.toml`
+//! below `XDG_CONFIG_HOME`. It is an error if a file belongs to another user than this user or
+//! root, or if everybody can write it.
 //!
 //! Commands read these files before they restrict themselves to the files that they need
 //! ([`confine`](crate::view::rights::confine)).

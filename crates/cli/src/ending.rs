@@ -34,8 +34,9 @@ pub fn removes_nothing() {
 
 fn forget(path: *mut libc::c_char) {
     if !path.is_null() {
-        // SAFETY: only `removes` stores pointers here, each from `into_raw`. `swap` takes a pointer
-        // out, so the function that called `swap` is the only owner of the pointer.
+        // SAFETY: only `removes` stores pointers other than null in `FILE`, each from `into_raw`.
+        // `swap` takes a pointer out, so the function that called `swap` is the only owner of the
+        // pointer.
         drop(unsafe { CString::from_raw(path) });
     }
 }

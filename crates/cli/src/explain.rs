@@ -184,9 +184,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the ops that match `glob` and whose calls belong to threads. For each op, the list
-/// contains the keys of the op's rows in `summary`. The op with the most self time comes first.
-/// Rows that differ only in their arguments are one op.
+/// Returns the ops whose calls belong to threads, or those of them that match `glob` if it is
+/// given. For each op, the list contains the keys of the op's rows in `summary`. The op with the
+/// most self time comes first. Rows that differ only in their arguments are one op.
 fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>> {
     let mut groups: BTreeMap<(String, String), (f64, Vec<Key>)> = BTreeMap::new();
     for row in summary.rows.iter().filter(|row| !row.key.is_apart(profile)) {

@@ -76,7 +76,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the format. The parser of options requires a format unless `--dataset` is given.
+    /// Returns the format. The parser of options requires a format unless `--dataset` is given, and
+    /// this function is not called with `--dataset`.
     fn format(&self) -> ExportFormat {
         self.format.unwrap_or(ExportFormat::Csv)
     }

@@ -36,7 +36,7 @@ pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 /// `KINETO_PLUGIN_LIB_DIR_PATH` names.
 ///
 /// # Errors
-/// Fails like [`files`], and also if `words` is empty and the variable is not set.
+/// Fails like [`files`], and also if `words` is empty and the variable is unset or empty.
 pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);

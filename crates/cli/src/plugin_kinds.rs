@@ -20,7 +20,8 @@ pub fn name(number: u32, declared: &[(String, u32)]) -> String {
 
 /// Returns the numbers of the Kineto event types that a list of words names. A generic word
 /// (`runtime`, `kernel`, `counter`) means all types of that kind. The name of one type means only
-/// this type. Any other known word means all types of its kind.
+/// this type. Any other known word means all types of its kind, but `cuda_event` is refused,
+/// because plugins have no type for it.
 pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     let registry = Registry::new();
     let labels = registry.parse_list(list).map_err(|unknown| {

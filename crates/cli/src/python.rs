@@ -11,9 +11,9 @@ pub const PATH_VARIABLE: &str = "PYTHONPATH";
 /// of their tensors (`bindings/python/src/counterpoint/torch/_ops.py`).
 pub const SHAPES_VARIABLE: &str = "COUNTERPOINT_TORCH_SHAPES";
 
-/// Returns the new value of [`PATH_VARIABLE`], or `None` if the Python package is not installed. In
-/// the variable, a path with a colon would count as two directories. So for such a path, a symbolic
-/// link to the package is made in `links`.
+/// Returns the new value of [`PATH_VARIABLE`], or `None` if the Python package is not installed or
+/// a necessary symbolic link cannot be made. In the variable, a path with a colon would count as
+/// two directories. So for such a path, a symbolic link to the package is made in `links`.
 pub fn path(links: &Path) -> Option<OsString> {
     let program = std::env::current_exe().ok()?;
     let hook = places(&program).into_iter().find(|hook| hook.join("sitecustomize.py").is_file())?;

@@ -188,7 +188,8 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// Returns how calls are grouped into these rows; `None` if the rows are not made of calls.
+    /// Returns how calls are grouped into these rows; `None` for rows that are made in another way
+    /// than by [`By`].
     fn of_calls(self) -> Option<By> {
         match self {
             Self::Op => Some(By::Op),
@@ -219,8 +220,8 @@ struct Report<'a> {
     verbose: bool,
 }
 
-/// Returns an error if the user gave an option that cannot be used with `by`, whose rows are not
-/// made of calls.
+/// Returns an error if the user gave an option that cannot be used with `by`, a kind of rows for
+/// which [`RowKind::of_calls`] returns `None`.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     let has_form =
         matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between | RowKind::Site);
@@ -398,8 +399,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         });
     }
     // If calls are inside of other calls, the total of an op includes these inner calls, so the
-    // table is sorted by self time. But with `--budget`, some calls were only counted, and their
-    // self time is not known.
+    // table is sorted by self time (except a table by thread). But with `--budget`, some calls were
+    // only counted, and their self time is not known.
     let by_self = summary.nested && by != By::Thread && summary.sampled.is_none();
     let usual = if by_self { "self" } else { "total" };
     let sort = args.sort.as_deref().unwrap_or(usual);

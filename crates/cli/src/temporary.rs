@@ -10,7 +10,8 @@ use crate::failure::Failure;
 pub struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Creates a folder in `TMPDIR` that other users cannot read.
+    /// Creates a folder that other users cannot read, in the directory for temporary files
+    /// (`TMPDIR`, or else `/tmp`).
     pub fn new() -> Result<Self, Failure> {
         let wanted = std::env::temp_dir().join("counterpoint-XXXXXX");
         let failed = |e: &dyn std::fmt::Display| {

@@ -183,8 +183,7 @@ impl Style {
     }
 }
 
-/// How [`Screen`] writes a hidden character: one that a terminal would execute or hide
-/// ([`is_hidden`]).
+/// How [`Screen`] writes hidden characters ([`is_hidden`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Pass,

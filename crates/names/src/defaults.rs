@@ -78,8 +78,9 @@ pub fn asked(variable: &dyn Fn(&str) -> Option<String>) -> Vec<&'static DeviceKi
 
 /// Returns the counters for these kinds of devices. `variable` reads the environment.
 ///
-/// A default counter that does not work is left out, or counts only user mode, and a note says so.
-/// A counter that a variable names must work unchanged.
+/// A default counter that does not work unchanged is left out, or counts only user mode, and a note
+/// says so. A counter that a variable names must work unchanged, unless the kind of device is in
+/// [`Defaults::skipped`].
 ///
 /// # Errors
 /// Fails if the list in a variable is wrong, or if its counters do not work here.
@@ -115,8 +116,8 @@ pub fn of_devices(
                 Defaults { counters, ..Defaults::default() }
             }
             None if kind.counted_by == CountedBy::Processor => {
-                // Several kinds of devices use the processor's counters, but these counters are
-                // added only once.
+                // Several kinds of devices have the processor's default counters, which are added
+                // only once.
                 if std::mem::replace(&mut processor_is_done, true) {
                     continue;
                 }
@@ -206,8 +207,8 @@ fn is_read_in_user_mode(counters: &[Counter]) -> bool {
     in_user
 }
 
-/// Returns the counters of a set that work alone, and whether they are known to work at the same
-/// time.
+/// Returns those counters of a set that work if no other one is open, and whether they are known to
+/// work at the same time.
 fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! For most components that this version cannot count, there is a source that only names the
-//! library that counting would need. The kinds of devices are those of DLPack, with the names that
-//! TVM gives them.
+//! library that counting would need. Each kind of device is one of DLPack's, and has a name that
+//! TVM gives it.
 
 use crate::{Entry, Head, NameCause, NameErrorKind, NameSource, Resolved, Trouble};
 
@@ -51,7 +51,8 @@ const fn kind(
     DeviceKind { name, aliases, counted_by, defaults }
 }
 
-/// For the kinds that stand for pinned memory of accelerators, the processor's counters are used.
+/// The kinds of devices that can be named. The kinds for host memory that is pinned for an
+/// accelerator use the processor's counters.
 pub const KINDS: &[DeviceKind] = {
     use CountedBy::{Component, Processor};
     &[

@@ -2,7 +2,7 @@
 
 use crate::cause::NameCause;
 
-/// A counter list that cannot be used.
+/// The reason why a counter list cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("counter list, byte {at}: {kind}")]
 pub struct NameError {
@@ -64,7 +64,7 @@ pub enum NameErrorKind {
     /// A value or a name in the list cannot be used.
     #[error("{text:?}: {problem}")]
     Value {
-        /// The value as it was typed.
+        /// The value or name.
         text: String,
         /// Why it cannot be used, as in `umask has 8 bits`.
         problem: String,

@@ -6,8 +6,8 @@
 //!
 //! On a machine with several kinds of cores (`cpu_core` and `cpu_atom`, big and LITTLE) each kind
 //! has a PMU, and a hardware name stands for one counter of each PMU. The upper half of `config` is
-//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`). Only the PMU of the core on which a thread runs
-//! counts the thread.
+//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`), except for `rNNNN`, where `type` is the PMU's type.
+//! Only the PMU of the core on which a thread runs counts the thread.
 
 use model::{PerfAttr, Source, Unit};
 
@@ -85,7 +85,7 @@ const OPERATIONS: &[Spellings] = &[
 ];
 const RESULTS: &[Spellings] = &[&["refs", "reference", "ops", "access"], &["misses", "miss"]];
 
-/// The numbers in `perf_event_attr` for a generic name.
+/// The `type` and `config` in `perf_event_attr` for a generic name, and the unit of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) kind: u32,

@@ -29,8 +29,9 @@ macro_rules! intel {
     };
 }
 
-/// Presets of floating-point operations. Some of AMD's processors have an event for a preset
-/// ([`amd::papi`]); the second column is for other processors.
+/// Presets of floating-point operations. Some of AMD's processors have an event for such a preset
+/// ([`amd::papi`]). On other processors, the preset is an error with the cause in the second
+/// column.
 const FLOATING: &[(&str, NameCause)] = &[
     ("PAPI_FP_OPS", NameCause::Precisions(&["PAPI_SP_OPS", "PAPI_DP_OPS"])),
     ("PAPI_SP_OPS", intel!("single", 4, 8, 16)),
@@ -161,8 +162,8 @@ impl Papi {
         found.map(|resolved| Resolved { modifiers, ..resolved }).collect()
     }
 
-    /// Returns perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`, and removes its attributes from
-    /// `left`.
+    /// Returns perf's name of a cache event such as `PERF_COUNT_HW_CACHE_L1D:READ:MISS`, and
+    /// removes the attributes that belong to that name from `left`.
     fn cache(&self, name: &str, left: &mut &[Term]) -> Option<String> {
         let cache = row("cache", name)?;
         let (mut operation, mut result) = ("loads", "refs");

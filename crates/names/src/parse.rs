@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Result<List, NameError> {
 }
 
 /// Returns the entries of a list as they were typed. An entry with an error ends at the next comma,
-/// so that the others can still be used.
+/// so that the other entries can still be used.
 pub fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut p = Parser { text, at: 0 };
@@ -94,7 +94,8 @@ impl<'t> Parser<'t> {
         NameError::expected(what, self.text, self.at)
     }
 
-    /// Returns the text up to one of `stops`, white space, a comma or a brace, and its place.
+    /// Returns the byte offset of the parser, and the text from there up to one of `stops`, white
+    /// space, a comma or a brace.
     fn until(&mut self, stops: &str) -> (usize, &'t str) {
         let start = self.at;
         let stop = |c: char| c.is_whitespace() || ",{}".contains(c) || stops.contains(c);
@@ -155,7 +156,7 @@ impl<'t> Parser<'t> {
         Ok(Item { at, head, modifiers })
     }
 
-    /// Reads modifiers or the name of a tracepoint.
+    /// Reads the text after the first colon: modifiers, or the rest of a tracepoint.
     fn after_colon(&mut self, word: &str) -> Result<(Head, Modifiers), NameError> {
         let (at, second) = self.word(":/", "modifiers or a tracepoint's name")?;
         if !self.rest().starts_with([':', '/']) && second.chars().all(is_perfs) {
@@ -186,7 +187,7 @@ impl<'t> Parser<'t> {
         Ok((Head::Tracepoint { system, name, filter }, modifiers))
     }
 
-    /// Reads modifiers, with or without a colon.
+    /// Reads the modifiers after the second slash, if there are any, with or without a colon.
     fn after_slash(&mut self) -> Result<Modifiers, NameError> {
         let more = self.eat(':') || self.rest().starts_with(|c: char| c.is_alphanumeric());
         if more { self.modifiers() } else { Ok(Modifiers::default()) }

@@ -109,7 +109,8 @@ impl Resolver {
     }
 
     /// Like [`Resolver::resolve`], but leaves out a counter that its group contains under another
-    /// name (`page-faults,faults`). The second list has a note about each such counter.
+    /// name (`page-faults,faults`), unless the user chose the counter's name. The second list has a
+    /// note about each such counter.
     pub fn resolve_once(&self, text: &str) -> Result<(Vec<Counter>, Vec<String>), NameError> {
         self.read(text, true)
     }

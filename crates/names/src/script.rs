@@ -5,13 +5,13 @@
 //!  step     := [add] [ "@" running ] [ "!" ] [ "x" times ]
 //! ```
 //!
-//! Each step is one reading of the counter by a thread: at the beginning of a call, at its end, at
-//! the beginning of the next call, and so on. After the last step, the script starts again. Numbers
-//! are decimal. `add` is the amount by which the counter advanced after the previous reading.
-//! `running` is the time, within the nanoseconds of a reading, in which the counter's group was
-//! counting (default: all of the time). Each reading stands for 1000 nanoseconds, unless the term
-//! `enabled=` gives another number. `!` makes the reading fail. `unit=` gives the unit, for example
-//! `ns`.
+//! Each step is one reading of the counter by a thread, or as many readings as `times` says. A
+//! thread reads at the beginning of a call, at its end, at the beginning of the next call, and so
+//! on. After the last step, the script starts again. Numbers are decimal. `add` is the amount by
+//! which the counter advanced after the previous reading. `running` is the number of nanoseconds of
+//! this reading in which the counter's group was counting (default: all of them). Each reading
+//! stands for 1000 nanoseconds, unless the term `enabled=` gives another number. `!` makes the
+//! reading fail. `unit=` gives the unit, for example `ns`.
 
 use model::{SimReading, SimScript, Source, Unit};
 
@@ -21,8 +21,8 @@ use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Head, Term};
 
-/// This limit keeps the file with a recording's counters small, and a typing error cannot allocate
-/// much memory.
+/// The largest number of readings in a script. The limit keeps the file with a recording's counters
+/// small, and a typing error cannot allocate much memory.
 const MOST_READINGS: usize = 65_536;
 
 pub(crate) struct Scripts;

@@ -116,8 +116,8 @@ pub struct Entry {
     pub description: String,
     /// Whether the name is a pattern to fill in (`rNNNN`).
     pub is_pattern: bool,
-    /// Whether there are thousands of such entries. `list` tries to open such a counter only if the
-    /// user asks for it.
+    /// Whether there are thousands of such entries. `list` tries to open such counters only if it
+    /// shows few of them, or if the user asks for that.
     pub bulk: bool,
 }
 

@@ -96,7 +96,7 @@ pub enum Head {
 /// A condition on a tracepoint's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Byte offset of the term in the list.
+    /// Byte offset of the `filter=` term in the list.
     pub at: usize,
     /// In the kernel's filter language, without quotes.
     pub text: String,

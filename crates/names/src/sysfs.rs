@@ -105,8 +105,9 @@ impl Pmus {
         plain.then(|| self.0.read_trimmed(&format!("{DEVICES}/{pmu}/events/{event}")))?
     }
 
-    /// Returns the PMU with the typed name, or else the PMUs whose names add only a number to the
-    /// typed name or match its `*`. If there are none, `cpu` stands for the PMUs of the cores.
+    /// Returns the PMU with the typed name, or else the PMUs whose names, with or without
+    /// `uncore_`, add only a number to the typed name or match its `*`. If there are none, `cpu`
+    /// stands for the PMUs of the cores.
     pub(crate) fn called(&self, typed: &str) -> Vec<String> {
         let all = self.0.list(DEVICES);
         if all.iter().any(|p| p == typed) {
@@ -257,8 +258,8 @@ impl Pmus {
         Ok(draft)
     }
 
-    /// Applies one term. A name from `events` stands for other terms, which are applied in its
-    /// place.
+    /// Applies one term. If the term is the name of an event, what the event stands for is applied
+    /// in its place.
     fn apply(
         &self,
         pmu: &str,
@@ -313,8 +314,8 @@ impl Pmus {
         Ok(())
     }
 
-    /// Applies a term that is the name of an event: one in sysfs, for a core's PMU a generic
-    /// hardware counter or `rNNNN`, or a vendor's.
+    /// Applies a term that is the name of an event. The name is looked up in sysfs, then (for a
+    /// core's PMU) among generic hardware counters and `rNNNN`, then among the vendor's names.
     fn apply_name(
         &self,
         pmu: &str,
@@ -396,8 +397,8 @@ impl Pmus {
     }
 }
 
-/// Returns the terms of a text like `event=0x3c,umask=0x1`. Errors about the terms name `at` as
-/// their place in the text that the user typed.
+/// Returns the terms of a text like `event=0x3c,umask=0x1`. `at` is the byte in the typed text to
+/// which errors about these terms point.
 pub(crate) fn split_terms(terms: &str, at: usize) -> Vec<Term> {
     let pieces = terms.split(',').map(str::trim).filter(|piece| !piece.is_empty());
     pieces

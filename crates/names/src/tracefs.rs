@@ -106,8 +106,8 @@ impl Tracepoints {
         Ok(PerfAttr { kind: TYPE_TRACEPOINT, config, filter, ..PerfAttr::default() })
     }
 
-    /// Returns the filter for the kernel. Its fields are checked here, so that an error can name
-    /// the fields that exist.
+    /// Returns the filter for the kernel. If the tracepoint's `format` can be read, the filter's
+    /// fields are checked here, so that an error can name the fields that exist.
     fn condition(&self, filter: &Filter, dir: &str) -> Result<CString, Trouble> {
         let wrong = |text: &str, problem: String| {
             Trouble::new(NameErrorKind::Value { text: text.into(), problem }).at(filter.at)

@@ -1,6 +1,6 @@
 //! Resolves uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, as in
 //! bpftrace. The kernel counts a hit when a counted thread reaches the probed instruction of the
-//! file.
+//! file or, for `uretprobe:`, returns from the function that begins there.
 //!
 //! ```text
 //!  symbol ── symbols: .symtab, .dynsym, or the file's separate symbols ──► address

@@ -20,26 +20,28 @@ pub enum ErrorKind {
     /// The system returned an error.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The path exists but is not a profile.
+    /// The path exists but is not a valid profile.
     #[error("not a profile ({0})")]
     NotAProfile(&'static str),
-    /// The file is not valid JSON, or not of the expected form.
+    /// The file is not valid JSON or not of the expected form, or a value could not be written as
+    /// JSON.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// Arrow could not encode or decode the data.
     #[error("{0}")]
     Arrow(#[from] arrow_schema::ArrowError),
-    /// The file is not a stream of Arrow batches, or does not have the expected columns.
+    /// The file is not a stream of Arrow batches or does not have the expected columns, or a sample
+    /// does not fit its track.
     #[error("not a stream of this kind ({0})")]
     NotAStream(&'static str),
     /// The file or directory has another type than expected (such as a link), is too long, or may
     /// not be used here.
     #[error("refused: {0}")]
     Refused(&'static str),
-    /// Another version of Counterpoint wrote the file.
+    /// The file names a schema that this version of Counterpoint does not read.
     #[error("schema {found:?}, but this version reads {expected:?}")]
     Schema {
-        /// The schema that the file names.
+        /// The schema that the file names; empty if it names none.
         found: String,
         /// The schema that this version reads.
         expected: &'static str,
@@ -82,7 +84,7 @@ impl Error {
         matches!(&self.kind, ErrorKind::Io(e) if e.kind() == io::ErrorKind::AlreadyExists)
     }
 
-    /// Whether the file does not exist.
+    /// Whether the reason is that the file or directory does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(&self.kind, ErrorKind::Io(e) if e.kind() == io::ErrorKind::NotFound)
     }

@@ -42,8 +42,8 @@ impl Profile {
         let mut by_thread = HashMap::new();
         for (process, of_plugins) in self.processes.iter().enumerate() {
             let Some(owner) = of_plugins.id.owner() else { continue };
-            // Parts whose number is not the process id have rows of a device's streams. The numbers
-            // of streams may equal those of threads by chance.
+            // A plugin's part whose number is not the process id contains the streams of a device.
+            // The numbers of streams may equal the ids of threads by chance.
             if of_plugins.number() != owner.pid {
                 continue;
             }
@@ -63,8 +63,8 @@ impl Profile {
 }
 
 impl Process {
-    /// Returns the index of each thread by the kernel's id; `None` for an id that several threads
-    /// had.
+    /// Returns the index of each thread by the operating system's thread id; `None` for an id that
+    /// several threads had.
     fn by_tid(&self) -> HashMap<u32, Option<usize>> {
         let mut threads = HashMap::new();
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.tid != 0) {

@@ -23,8 +23,8 @@ use crate::{PLUGIN_PARTS, PageDecoder, PageKey, PartId, Profile};
 /// A key in the JSON document of activities. Its value lists the processes whose plugins provided
 /// the events, in the order of the rows' numbers. [`PartId::name`] gives the form of an entry.
 pub const PROCESSES_KEY: &str = "plugin_processes";
-/// The number of the first row of plugins' events; the rows of dispatches and tracks have lower
-/// numbers. The number fits in 32 bits, as viewers require.
+/// The number of the first row of plugins' events in a trace; the rows of dispatches and tracks
+/// have lower numbers. The number fits in 32 bits, as viewers require.
 pub const PLUGIN_ROWS: i64 = 7_000_000;
 
 /// Kineto and PyTorch store the id of the op in this argument of an activity.
@@ -71,7 +71,7 @@ pub struct Ids<'a> {
 }
 
 impl<'a> Ids<'a> {
-    /// Returns `None` if the recording of the trace had no ids.
+    /// Returns `None` if the trace does not list the processes of the plugins ([`PROCESSES_KEY`]).
     pub fn of(trace: &'a Activities) -> Option<Self> {
         let processes = trace.document.get(PROCESSES_KEY)?.as_array()?;
         let part = |name: &serde_json::Value| PartId::parse(name.as_str()?);

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 1 << 22;
 /// The version of the ledger.
 pub const LEDGER_SCHEMA: &str = "counterpoint.ledger/1";
 
-/// The content of one row of the process table.
+/// The content of a ledger: what a row of the process table contains, or only losses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ledger {
@@ -102,7 +102,7 @@ pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<Los
 /// a ledger yet.
 ///
 /// # Errors
-/// Fails if the profile is not writable.
+/// Fails if the ledger cannot be written.
 pub fn write_losses(dir: &Dir, losses: &[LossCount]) -> Result<()> {
     let losses: Vec<LossCount> = losses.iter().filter(|loss| loss.count > 0).cloned().collect();
     if losses.is_empty() {
@@ -130,8 +130,7 @@ impl Ledger {
         }
     }
 
-    /// Adds a second row of the same process. A process has a second row if the process table was
-    /// full.
+    /// Adds another row with the same process id, start time and generation.
     pub(crate) fn add(&mut self, other: &Self) {
         self.threads = self.threads.max(other.threads);
         self.calls = self.calls.saturating_add(other.calls);

@@ -19,8 +19,8 @@ use crate::manifest::Manifest;
 /// The largest number of parts that one generation of a process can have for its plugins' events.
 pub const PLUGIN_PARTS: u32 = 1 << 14;
 
-/// One generation of a process of a run; `exec` begins a new generation. Its part is
-/// `processes/PID-START-GENERATION`.
+/// One generation of a process of a run (`exec` begins a new generation), or a part for events of
+/// its plugins. Its part is `processes/PID-START-GENERATION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId {
     /// Start time in clock ticks since boot. It is the first field, so that parts are sorted by
@@ -28,7 +28,8 @@ pub struct PartId {
     pub start_time: u64,
     /// Process id.
     pub pid: u32,
-    /// Number of earlier parts of the same process, for example from before an `exec`.
+    /// Number of earlier parts of the same process, for example from before an `exec`; in a part
+    /// for plugins' events, a number from [`PartId::of_plugins`].
     pub generation: u32,
 }
 

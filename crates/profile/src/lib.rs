@@ -40,11 +40,11 @@
 //! | [`writer`] | writes a profile of calls that happened elsewhere |
 //! | [`error`] | the error type, with path and reason |
 //!
-//! Invariants. Damaged bytes must not make this crate panic. A record is used only if its page is
-//! complete, and a page is used once, however many copies of it exist. Missing or damaged data is
-//! counted as a [`model::Loss`]. Opening and reading a profile changes nothing on disk.
-//! [`collect()`] changes a profile only if the profile belongs to the caller and the pool belongs
-//! to the profile.
+//! Invariants. Damaged bytes must not make this crate panic. Only records that the page's header
+//! counts as committed are used, and a page is used once, however many copies of it exist. Missing
+//! or damaged data is counted as a [`model::Loss`]. Opening and reading a profile changes nothing
+//! on disk. [`collect()`] changes a profile only if the profile belongs to the caller and the pool
+//! belongs to the profile.
 #![forbid(unsafe_code)]
 
 pub mod activities;

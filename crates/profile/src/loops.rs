@@ -32,7 +32,8 @@ pub struct Loops {
 
 /// An instrumented module (an object file or code from a JIT compiler) of a process. A module that
 /// is loaded from two files, or is compiled both by a JIT and into a file, has two entries with the
-/// same identity. A module that is loaded again from the same place usually has one entry.
+/// same identity. A module that is unloaded and loaded again from the same file usually has one
+/// entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopModule {
     /// Index of the process in the profile.
@@ -50,8 +51,8 @@ pub struct LoopModule {
     /// The path of the executable or shared object that contains the module; `None` for code from a
     /// JIT.
     pub object: Option<String>,
-    /// If the module is in a library of IREE: the id of the library's first export. The names of
-    /// the library's exports are those of the module's functions.
+    /// If the module is in a library of IREE: the id of the library's first exported function. The
+    /// library's exported functions have the names of functions of the module.
     pub export: Option<u32>,
     /// Number of ticks of the loops' clock in a second; NaN if unknown.
     pub ticks_per_second: f64,

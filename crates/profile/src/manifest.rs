@@ -46,7 +46,7 @@ pub struct Manifest {
     pub id: String,
     /// The version of Counterpoint that made the profile.
     pub program_version: String,
-    /// The command that made the profile.
+    /// How the recording was requested, or that the profile was imported.
     pub origin: Origin,
     /// Whether the recording is over.
     pub state: State,
@@ -93,7 +93,7 @@ pub struct Manifest {
     /// to be recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
-    /// Whether numbers of calls had to be exact (`run --exact-counts`).
+    /// Whether numbers of calls had to be exact (`run --exact-counts`, or a session with a budget).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact_counts: bool,
     /// The time that the counters add to each context switch of a thread, measured before the
@@ -163,7 +163,7 @@ pub struct SwitchCost {
     pub added_range_ns: [f64; 2],
 }
 
-/// The command that made a profile.
+/// How a recording was requested, or that the profile was imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -184,7 +184,8 @@ pub enum Origin {
     Import,
 }
 
-/// A program of a series of runs: A, or B if the series compares two programs.
+/// A program of a series of runs. A series that compares two programs has A and B; any other series
+/// has only A.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -221,7 +222,7 @@ impl Side {
 pub struct Place {
     /// The random id of the series: 32 hexadecimal digits.
     pub series: String,
-    /// Which of the two programs of the series ran.
+    /// The program of the series that ran.
     pub side: Side,
     /// The number of the round, from 1.
     pub round: u32,
@@ -389,7 +390,8 @@ impl Manifest {
         Self { schema: MANIFEST_SCHEMA.to_owned(), ..Self::default() }
     }
 
-    /// Returns the rank and the number of ranks of the distributed job; `None` without a rank.
+    /// Returns the rank and, if known, the number of ranks of the distributed job; `None` without a
+    /// rank.
     pub fn job(&self) -> Option<Job> {
         let rank = self.rank?;
         Some(Job { rank, size: self.world_size.filter(|size| *size > rank) })
@@ -442,7 +444,7 @@ impl Manifest {
     /// Atomically replaces the manifest of the profile in `dir`. The directory must exist.
     ///
     /// # Errors
-    /// Fails if the directory is not writable or the disk is full.
+    /// Fails if the directory cannot be opened, or the file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
         self.write_in(&Dir::open(dir)?)
     }

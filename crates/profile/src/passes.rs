@@ -49,8 +49,8 @@ pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     (all.len() <= MAX_COUNTERS).then_some(all)
 }
 
-/// Returns whether the error is one that occurs if `run` was killed before the pass was ready: the
-/// profile is missing or not valid.
+/// Returns whether the error says that the pass's profile is missing or not valid. This is so if
+/// `counterpoint run` was killed before the pass was ready.
 pub(crate) fn is_not_begun(error: &Error) -> bool {
     error.is_not_found() || matches!(error.kind(), ErrorKind::NotAProfile(_))
 }

@@ -6,15 +6,17 @@
 //!  x.cpt/pool/pool                                     where there is no memory file system
 //! ```
 //!
-//! A manifest contains the path of a pool, but anybody may have written the manifest. So the path
-//! must have one of the forms above. The pool's directory and file must not be links, and must
-//! belong to the caller or to the owner of the profile's directory. The file must be a pool with
-//! the profile's id. Only if all this holds is the pool read.
+//! A manifest contains the path of a pool, but anybody may have written the manifest. So a pool
+//! outside of the profile is accepted only if its path has the first form. Otherwise, only
+//! `pool/pool` in the profile's directory is accepted. The pool's directory and file must not be
+//! links, and must belong to the caller or to the owner of the profile's directory. The file must
+//! be a pool with the profile's id. Only if all this holds is the pool read.
 //!
 //! There are more conditions for moving the pool's data to the profile and deleting the pool. The
-//! pool must belong to the caller. It must be inside of the profile, or its header must name the
-//! profile's directory. So collecting a copy of a profile does not change the pool, although the
-//! copy has the same id.
+//! pool must belong to the caller and have no second name (hard link). It must be inside of a
+//! profile that belongs to the caller, or its header must name the profile's directory. So
+//! collecting a copy of a profile does not change the original's pool, although the copy has the
+//! same id.
 
 mod orphans;
 
@@ -119,7 +121,7 @@ pub(crate) struct Place {
 
 #[derive(Debug)]
 pub(crate) enum NoPool {
-    /// There is no file at the path of the pool.
+    /// The manifest names no pool, or the pool does not exist.
     Gone,
     /// The file is not accepted as this profile's pool; the text says why.
     Refused(&'static str),
@@ -169,7 +171,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
     let Some(path) = &manifest.pool else { return Err(NoPool::Gone) };
     let profile = root.stat()?;
     let id: ProfileId = manifest.id.parse().unwrap_or_default();
-    // If root recorded the profile, the pool belongs to root, whoever owns the profile's directory.
+    // The pool may belong to the caller instead of the profile's owner: if root recorded, it
+    // belongs to root, whoever owns the profile's directory.
     let users = [profile.st_uid, user()];
     let outside = users.iter().find_map(|user| shared(path, *user));
     let is_inside = outside.is_none();
@@ -178,8 +181,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
             let around = Dir::open(&around)?;
             Place { inside: around.dir(name)?, around, name: name.to_owned() }
         }
-        // Else the pool must be inside of the profile. The profile may have been moved after it was
-        // recorded, and the pool with it.
+        // Else the pool must be inside of the profile. The path in the manifest is not opened,
+        // because the profile may have been moved with its pool.
         None => match root.dir(POOL_NAME) {
             Ok(inside) => Place { inside, around: root.clone(), name: POOL_NAME.into() },
             Err(e) if e.is_not_found() && path.ends_with("pool/pool") => return Err(NoPool::Gone),
@@ -203,8 +206,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
     }
     let owner = file.owner();
     // On a network file system, the caller's own profile may seem to belong to another user, so a
-    // pool of the caller is accepted, too. The user in the pool's header is then wrong in the same
-    // way, because it is the owner of the profile's directory.
+    // pool of the caller is accepted, too. The pool's header names the owner of the profile's
+    // directory, as the file system reported it, so this user is wrong in the same way.
     if found.st_uid != directory.st_uid || !users.contains(&found.st_uid) {
         return Err(NoPool::Refused("it belongs to another user"));
     }
@@ -233,8 +236,9 @@ impl Found {
 }
 
 impl Place {
-    /// Deletes the pool and its directory. The links are deleted before the pool. So if the
-    /// deletion is interrupted after the pool was deleted, the directory is empty.
+    /// Deletes the pool, and its directory if nothing else is in it. The links are deleted before
+    /// the pool. So if the deletion is interrupted after the pool was deleted, the directory is
+    /// empty.
     pub fn remove(&self) -> io::Result<()> {
         for link in LINKS {
             let found = self.inside.look(link);

@@ -157,8 +157,8 @@ impl Dir {
     /// Opens a directory in this one.
     ///
     /// # Errors
-    /// Fails if the directory does not exist, or with [`ErrorKind::Refused`] if the entry is not a
-    /// directory.
+    /// Fails if the directory does not exist or may not be read, or with [`ErrorKind::Refused`] if
+    /// the entry is not a directory.
     pub fn dir(&self, name: impl AsRef<OsStr>) -> Result<Self> {
         let name = name.as_ref();
         match self.node(name) {
@@ -256,7 +256,8 @@ impl Dir {
     /// Returns the metadata of an entry on disk without following links.
     ///
     /// # Errors
-    /// Fails if the entry does not exist, or if `name` is empty, is `.` or `..`, or contains `/`.
+    /// Fails if the entry does not exist on disk, or if `name` is empty, is `.` or `..`, or
+    /// contains `/`.
     pub fn look(&self, name: impl AsRef<OsStr>) -> Result<Stat> {
         let name = name.as_ref();
         if matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/') {
@@ -373,8 +374,8 @@ impl Dir {
     /// Moves an entry into another directory of the same file system.
     ///
     /// # Errors
-    /// Fails if one of the directories is not writable, or if `to` is in another file system or
-    /// already has a directory with this name that is not empty.
+    /// Fails if the entry does not exist or one of the directories is not writable. Also fails if
+    /// `to` is in another file system, or has an entry with this name that cannot be replaced.
     pub fn move_to(&self, name: impl AsRef<OsStr>, to: &Self) -> Result<()> {
         let name = name.as_ref();
         let (from, into) = (self.to_write(name)?, to.to_write(name)?);

@@ -88,10 +88,10 @@ impl Fragment {
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pages: Vec<(u64, [u8; IDENTITY_BYTES])>,
-    /// The outer key is the length of a fragment's `head`. The inner map finds, by that many first
-    /// bytes of an identity, the offset of the last page that has them. It is made when a fragment
-    /// of this length is first looked up. There are at most sixty lengths, so the time is not
-    /// quadratic in the size of the file.
+    /// The outer key is the length of a fragment's `head`. The inner map has the first bytes of
+    /// identities, cut to this length, as keys. Its values are the offsets of the last pages that
+    /// begin with these bytes. An inner map is made when a fragment of its length is first looked
+    /// up. There are at most sixty lengths, so the time is not quadratic in the size of the file.
     last: BTreeMap<u8, HashMap<Vec<u8>, u64>>,
 }
 
@@ -213,7 +213,8 @@ fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     Ok((data > from.saturating_add(CHUNK_BYTES as u64)).then_some(data))
 }
 
-/// Parses and verifies the page at the start of `bytes`. The page must have a checksum.
+/// Parses and verifies the page at the start of `bytes`. The page must be flushed, because only
+/// flushed pages have a checksum.
 fn whole_page(bytes: &[u8]) -> Result<PageHeader, PageError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(PageError::NoMagic);

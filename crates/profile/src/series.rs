@@ -7,7 +7,8 @@
 //!           002/a  002/b
 //! ```
 //!
-//! A round is complete if its profiles are finished and the programs ended with status 0.
+//! A round is complete if all its profiles exist, belong to this series and are finished, and the
+//! programs ended with status 0.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ impl Series {
     /// Reads the file of the series in `dir`.
     ///
     /// # Errors
-    /// Fails if the file does not exist, is too long, is not valid JSON for a series, or has
+    /// Fails if the file cannot be read, is too long, is not valid JSON for a series, or has
     /// another schema version.
     pub fn read_in(dir: &Dir) -> Result<Self> {
         let path = dir.path_of(SERIES_NAME);

@@ -9,10 +9,11 @@ use rustix::io::Errno;
 
 /// `read_data` reads a file up to this offset at most.
 const MOST_BYTES: u64 = 1 << 40;
-/// Number of bytes that are read at a time. Longer holes are skipped.
+/// Number of bytes that `read_data` reads at a time; it reads holes up to this length as zeros.
+/// Longer holes are skipped.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A file may be mostly holes if it is longer than this many times its bytes on the disk.
+/// A file is mostly holes only if it is longer than this many times its bytes on the disk.
 const MOST_PER_BYTE: u64 = 64;
 
 /// Returns whether a file takes so little space on the disk that it was probably made only to look

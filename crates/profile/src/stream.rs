@@ -33,7 +33,7 @@ use crate::safe_dir::Dir;
 
 /// The bytes with which a message begins.
 const MARK: [u8; 4] = [0xff; 4];
-/// Maximum length of a message's metadata. What we write takes less than 4 KiB.
+/// Maximum length of a message's metadata. The metadata that we write is shorter than 4 KiB.
 const MOST_METADATA: usize = 1 << 20;
 /// Maximum length of a message's body. The bodies that we write are much shorter.
 const MOST_BODY: usize = 1 << 28;
@@ -113,9 +113,9 @@ impl StreamWriter {
     }
 }
 
-/// Returns an encoder, and the first bytes of the file, which contain the schema. The encoder
-/// returns the schema together with its first batch, so it has already encoded an empty batch,
-/// whose bytes are discarded.
+/// Returns an encoder, and the first bytes of the file, which contain the schema. An encoder
+/// returns the schema together with its first batch, so this function encodes an empty batch and
+/// discards its bytes.
 fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
     let start = writer::StreamWriter::try_new(Vec::new(), schema)?;
     let start = Buffer::from(start.get_ref().as_slice());
@@ -285,7 +285,8 @@ impl StreamReader {
 }
 
 /// Returns whether the columns in `found` begin with those in `wanted`, with the same names and
-/// types. Later versions of Counterpoint may add columns at the end.
+/// types, and are nullable only where `wanted` allows it. Later versions of Counterpoint may add
+/// columns at the end.
 pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     wanted.fields().iter().enumerate().all(|(i, field)| {
         found.fields().get(i).is_some_and(|f| {

@@ -104,7 +104,7 @@ impl Series {
 }
 
 impl Scope {
-    /// Returns the name of the kind, such as `cpu`.
+    /// Returns the kind of the scope, such as `cpu`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Machine => "machine",

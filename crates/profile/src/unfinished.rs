@@ -10,7 +10,8 @@
 //!
 //! Nothing was recorded into such a directory, because the manifest is written before the recorded
 //! program starts. The directory is removed only if it contains nothing else, belongs to this user,
-//! and no process is known to have its pool open. So a directory with a file of the user is kept.
+//! and no process is known to have its pool open. So a directory into which the user has put
+//! another file is kept.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -34,7 +35,7 @@ const LONGEST_RUN_FILE: u64 = 16 << 20;
 /// command is making a profile there.
 ///
 /// # Errors
-/// Fails if the directory is an unfinished profile and cannot be removed.
+/// Fails if the directory cannot be read, or is an unfinished profile and cannot be removed.
 pub fn remove(path: &Path) -> Result<bool> {
     let Ok(root) = Dir::open(path) else { return Ok(false) };
     if !is_one(&root)? {
@@ -122,8 +123,8 @@ fn contains_only(
     inside.names().is_ok_and(|names| names.iter().all(|name| is_known(&inside, name)))
 }
 
-/// Returns whether the file is a pool, complete or not, that no process is known to have open for
-/// writing.
+/// Returns whether `dir` contains a pool, complete or not, that no process is known to have open
+/// for writing.
 fn is_unused_pool(dir: &Dir) -> bool {
     let Ok(file) = dir.file(POOL_NAME) else { return false };
     let is_begun = |found: &Stat| {

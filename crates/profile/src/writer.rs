@@ -233,7 +233,8 @@ impl CallsWriter {
     /// Adds a call.
     ///
     /// # Errors
-    /// Fails if a full page cannot be written.
+    /// Fails if a page cannot be written: this thread's full page, or those of all threads if too
+    /// many are in memory.
     #[inline]
     pub fn call(
         &mut self,
@@ -322,7 +323,8 @@ impl CallsWriter {
 
 const IMPORTED: u8 = 0;
 
-/// Returns the host of all imported calls, because a trace does not describe hosts.
+/// Returns the one host (runtime) that all imported calls have, because a trace does not describe
+/// hosts.
 fn imported() -> Host {
     Host {
         name: "imported".into(),

@@ -173,7 +173,7 @@ fn calls_in_steps_that_were_away_are_estimated() {
     assert_eq!(profile.processes[0].steps.map(|steps| (steps.steps, steps.away)), Some((38, 30)));
 }
 
-/// The file has numbers of steps that no recorder would write.
+/// The profile contains numbers of steps that no recorder would write.
 #[test]
 fn impossible_steps_are_bounded() {
     let most = Steps { sampled: u64::MAX, weight: 1, away: u64::MAX, steps: 1, ..Steps::default() };

@@ -66,7 +66,7 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
     fs::write(pages_file(&dir), shuffled).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
 
-    // Half a page is a loss, unless the whole page follows later in the file.
+    // An incomplete page is a loss, unless the whole page follows later in the file.
     let again: Vec<u8> = [&page(1)[..40], page(0), page(1), page(2)].concat();
     fs::write(pages_file(&dir), again).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
@@ -334,7 +334,7 @@ fn a_process_without_metadata() {
     assert_eq!(names(&losses), [("torn_metadata", 1)]);
 }
 
-/// The library's name has 1 MiB, so a copy for each of the 500 exports would need much memory.
+/// The library's name is 1 MiB long, so a copy for each of the 500 exports would need much memory.
 #[test]
 fn a_long_name_of_a_library_is_kept_once() {
     let mut script = three_pages();

@@ -171,8 +171,8 @@ fn a_stream_cut_anywhere_gives_its_whole_batches() {
         seen.push((samples.len(), losses.len()));
     }
     seen.dedup();
-    // The results in the order of length: the schema is cut; then, for zero, one and two whole
-    // batches, the cut is between two messages or inside of a message.
+    // The results in the order of the truncated file's length. First, the schema is cut. Then, for
+    // zero, one and two whole batches, the cut is between two messages or inside a message.
     let none = usize::MAX;
     assert_eq!(seen, [(none, 0), (0, 0), (0, 1), (3, 0), (3, 1), (6, 0), (6, 1)]);
 }

@@ -68,6 +68,7 @@ impl ClockKind {
 
     /// Returns the current ticks, for the end of a measured interval, and the thread's location:
     /// `node << 12 | cpu`, as Linux stores it in the register `TSC_AUX`, which `rdtscp` also reads.
+    /// With [`ClockKind::Monotonic`], the node is 0.
     #[inline(always)]
     pub fn end(self) -> (u64, u32) {
         match self {
@@ -194,7 +195,8 @@ fn where_am_i() -> u32 {
     cpu.max(0) as u32
 }
 
-/// The readings of all clocks at one moment.
+/// The readings of the run's clock and of two clocks of the operating system, at almost the same
+/// moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Ticks of the run's clock.

@@ -145,8 +145,9 @@ pub struct Spent {
     pub cpu_ns: u64,
     /// An estimate of the part of `cpu_ns` that recording took.
     pub price_ns: u64,
-    /// Number of calls that were only counted, but not by a stub (code in place of an exported
-    /// function). An example is a call of an op that the host announced.
+    /// Number of calls that were counted without being timed, except those that a stub (code in
+    /// place of an exported function) counted. An example is a call of an op that the host
+    /// announced.
     pub told_calls: u64,
     /// The part of `price_ns` that the [`Self::told_calls`] took.
     pub told_ns: u64,
@@ -176,7 +177,8 @@ pub struct CountsFrame {
     pub spent: Spent,
     /// The exports that were called, in ascending order.
     pub rows: Vec<CountsRow>,
-    /// The counts about the program's steps; `None` if the host announced its ops in every step.
+    /// The counts about the program's steps; `None` if all of them are 0, for example in a program
+    /// without steps.
     pub steps: Option<ThreadSteps>,
 }
 
@@ -222,7 +224,7 @@ pub enum TableError {
     NoMagic,
     /// The table has another version than [`TABLE_VERSION`].
     Version(u32),
-    /// The sizes in the header contradict one another, or the bytes end too early.
+    /// The header states an impossible size, or the bytes end too early.
     Inconsistent,
 }
 
@@ -289,7 +291,7 @@ impl<'a> Table<'a> {
         self.u32(offset_of!(TableHeader, entries)) as usize
     }
 
-    /// Returns the process id, the start time and the generation.
+    /// Returns the process's id, start time and generation ([`crate::pool::Row::generation`]).
     pub fn process(&self) -> (u32, u64, u32) {
         (
             self.u32(offset_of!(TableHeader, pid)),

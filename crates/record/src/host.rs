@@ -224,7 +224,7 @@ fn text(d: &mut Decoder<'_>) -> Result<Text, Truncated> {
     Ok(String::from_utf8_lossy(d.bytes()?).into_owned().into())
 }
 
-/// Removes control characters and shortens the text.
+/// Removes control characters, and shortens the text to at most [`LONGEST_TEXT`] bytes.
 fn clean(text: &str) -> String {
     let kept = text.chars().filter(|c| !c.is_control());
     let mut bytes = 0;

@@ -5,10 +5,10 @@
 //!   ├─ header ────────────┼─ records ─────────────────────┼─ not yet committed ─┤
 //! ```
 //!
-//! In the pool, a page has its full size; in `pages.cps`, it ends after its last record. A page
-//! belongs to one thread, and `sequence` is its number among the thread's pages, without gaps. A
-//! page can be read by itself: its records refer only to earlier records of the page and to the
-//! base values in its header.
+//! In the pool ([`crate::pool`]), a page has its full size; in the file `pages.cps`, it ends after
+//! its last record. A page belongs to one thread, and `sequence` is its number among the thread's
+//! pages, without gaps. A page can be read by itself: its records refer only to earlier records of
+//! the page and to the base values in its header.
 //!
 //! After the tag, all fields of a record are prefix varints ([`crate::wire`]):
 //!
@@ -134,7 +134,7 @@ pub struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
     /// The call was timed with the probability 1 / `period`. The period is at least 1. The recorder
-    /// chose it before the call.
+    /// chose this period before the call.
     pub period: u32,
     /// The counters of a timed call were read with the probability 1 / `counter_period`. The period
     /// is at least 1. It is stored whether or not the counters were read.

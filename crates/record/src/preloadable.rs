@@ -222,7 +222,7 @@ struct File {
 }
 
 impl File {
-    /// Opens a file. Returns `None` if the file does not exist or is not a regular file: opening
+    /// Opens a file. Returns `None` if `stat` fails or the file is not a regular file: opening
     /// another kind of file can block or have side effects.
     fn open(at: c_int, path: &CStr) -> Option<Self> {
         // SAFETY: `stat` consists of integers, for which zeros are valid values.
@@ -247,7 +247,8 @@ impl File {
         read.map_or(0, |count| count as usize)
     }
 
-    /// Stores the file's path in `to`, with links resolved, and returns its length. Needs `/proc`.
+    /// Stores the file's path in `to`, with links resolved, and returns the path's length. Needs
+    /// `/proc`.
     fn real_path(&self, to: &mut [u8; PATH_BYTES]) -> Option<usize> {
         let link = link_of(self.fd);
         let room = PATH_BYTES as c_long - 16;
@@ -292,8 +293,8 @@ impl File {
         new_user != user || new_group != group || (may_gain && capable())
     }
 
-    /// Returns whether the file's set-user-id bit and capabilities have no effect: its file system
-    /// is mounted with `nosuid`, or this process has set `no_new_privs`.
+    /// Returns whether the file's set-user-id and set-group-id bits and its capabilities have no
+    /// effect: its file system is mounted with `nosuid`, or this process has set `no_new_privs`.
     fn gains_nothing(&self) -> bool {
         // The kernel's `statfs` struct of 64-bit machines has fifteen words; `f_flags` is the
         // eleventh.
@@ -340,7 +341,7 @@ pub fn link_of(fd: c_int) -> [u8; 32] {
 fn own_interpreter() -> Option<*const c_char> {
     // SAFETY: `getauxval` reads values that the kernel passed. `AT_PHDR` is the address of the
     // program headers, which stay mapped. Its difference to the address in PT_PHDR is added to the
-    // other addresses in the headers.
+    // address in PT_INTERP.
     unsafe {
         let headers = libc::getauxval(libc::AT_PHDR) as usize;
         let count = libc::getauxval(libc::AT_PHNUM) as usize;

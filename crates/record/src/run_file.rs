@@ -23,7 +23,7 @@ const MAGIC: &[u8; 8] = b"CPTRUN01";
 const VERSION: u32 = 10;
 const PREFIX_BYTES: usize = 24;
 
-/// Name of the run file in a profile directory.
+/// Name of the run file in a profile directory, if programs should load no profiler plugins.
 pub const RUN_FILE_NAME: &str = "run.bin";
 /// The name of the run file if programs should load profiler plugins when they start. So the agent
 /// knows from the name, without reading the file, whether there are plugins to load.
@@ -49,8 +49,8 @@ pub struct RunFile {
     /// Whether to read counters for bookkeeping ops of virtual machines (`vm.builtin.…`), too.
     pub bookkeeping: bool,
     /// The share of each thread's processor time that recording may take, from 0 to 1. With a
-    /// budget, only some calls are timed, or none with a budget of 0. `None` if all calls are
-    /// timed.
+    /// budget, the recorder may time only some calls; with a budget of 0, it times none. `None` if
+    /// all calls are timed.
     pub budget: Option<f64>,
     /// Whether the number of calls must be exact. If not, a host may report its ops to the recorder
     /// only in some of the program's steps, to stay within the budget.
@@ -67,13 +67,14 @@ pub struct RunFile {
 /// a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopOptions {
-    /// Mode sampled: for each loop or function (id) and each thread, so many first hits are all
-    /// timed. Later hits are timed at random.
+    /// Mode sampled: the number of first hits that are all timed, for each loop or function (id)
+    /// and each thread. Later hits are timed at random.
     pub first: u32,
     /// Mode sampled: a hit that is timed at random comes 1 + (random number & this mask) hits after
-    /// the timed hit before it. The mask is a power of two minus one.
+    /// the previous timed hit. The mask is a power of two minus one.
     pub gap_mask: u32,
-    /// Mode log: for each loop or function (id) and each thread, so many first hits are recorded.
+    /// Mode log: the number of first hits that are recorded, for each loop or function (id) and
+    /// each thread.
     pub logged: u32,
     /// Whether the machine code of instrumented modules is copied into the profile.
     pub keep_code: bool,
@@ -105,8 +106,8 @@ pub struct PluginOptions {
     /// Time between two requests to the plugins to hand over events while the program runs, in ms;
     /// 0 for no requests.
     pub flush_ms: u64,
-    /// The longest time that a call of a plugin's function may last without writing events, in ms.
-    /// A plugin that takes longer is not called again.
+    /// The longest time, in ms, for which a plugin may write no event while one of its functions
+    /// runs. A plugin that writes none for longer is not called again.
     pub patience_ms: u64,
     /// Whether plugins get an id for each op.
     pub ids: bool,
@@ -137,7 +138,8 @@ pub enum RunFileError {
     NoMagic,
     /// The file has a version that this program does not read.
     Version(u32),
-    /// The file is truncated, at this offset in its body.
+    /// The file is truncated at this offset in its body, or contains an invalid value (then, the
+    /// offset is 0).
     Truncated(usize),
     /// The checksum does not match the body.
     Checksum,

@@ -12,7 +12,7 @@ pub struct Usage {
     pub ticks: u64,
     /// CPU time in user mode and in the kernel, in ns (`CLOCK_THREAD_CPUTIME_ID`).
     pub cpu_ns: u64,
-    /// Page faults that needed no input (`ru_minflt`).
+    /// Page faults that needed no I/O (`ru_minflt`).
     pub minor_faults: u64,
     /// Page faults that waited for a file or swap (`ru_majflt`).
     pub major_faults: u64,

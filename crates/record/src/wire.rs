@@ -14,7 +14,7 @@
 /// Number of bytes that must be writable where a varint is written, because whole words are stored.
 pub const VARINT_SLACK: usize = 9;
 
-/// Writes `value` at `at`, and returns the address after it.
+/// Writes `value` at `at`, and returns the address after the written varint.
 ///
 /// # Safety
 /// `at .. at + VARINT_SLACK` must be writable.
@@ -125,7 +125,8 @@ impl Encoder {
 /// The error if the bytes end before a value is complete, or are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Offset in the buffer of the value that ends too early, in bytes; 0 for an invalid value.
+    /// Offset of the value that ends too early, in bytes from the start of the buffer; 0 for an
+    /// invalid value.
     pub at: usize,
 }
 

@@ -432,10 +432,9 @@ fn a_drawn_call_says_how_likely_it_was() {
 #[test]
 fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let small = |value: u8| value << 1 | 1;
-    // The tag has the lowest bit, which marks a call, and the bit d, which announces a period, a
-    // counter period and a number of skipped calls. The start is 10 ticks after the base (as
-    // zigzag) and the duration 40 ticks; the period is 7, the counter period 3, and 20 calls were
-    // skipped.
+    // The tag's lowest bit marks a call, and its bit d (16) announces a period, a counter period
+    // and a number of skipped calls. The start is 10 ticks after the base (as zigzag) and the
+    // duration 40 ticks; the period is 7, the counter period 3, and 20 calls were skipped.
     let record = [0b1_0001, small(20), small(40), small(7), small(3), small(20)];
     let page = page_of(&record);
     let layout = GroupLayout::default();

@@ -21,8 +21,8 @@ impl Memory {
     }
 }
 
-/// Returns the first header fields of a page without counters, whose times are relative to tick
-/// 1,000.
+/// Returns the header fields with which a page without counters starts; the page's times are
+/// relative to tick 1,000.
 fn start() -> PageStart {
     PageStart { base_ticks: 1_000, ..PageStart::default() }
 }
@@ -59,9 +59,9 @@ fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
     (calls, true)
 }
 
-/// The bytes were derived by hand from the layout in `record::page`. Two ops alternate, the first
-/// with one workgroup, the second with two. Once the writer knows their order, a call takes three
-/// bytes.
+/// The bytes were derived by hand from the layout in `record::page`. Two ops alternate: one has one
+/// workgroup, and the other has two (three in the last call). Once the writer knows their order, a
+/// call takes three bytes.
 #[test]
 fn calls_that_are_predicted_contain_only_times() {
     let mut at = 1_000;
@@ -85,7 +85,7 @@ fn calls_that_are_predicted_contain_only_times() {
     ];
     let (gap, length) = (20 << 1 | 1, 5 << 1 | 1);
     let expected: &[&[u8]] = &[
-        // The first record has the export, its count, the location and the worker.
+        // The first record has the export, its number of workgroups, the location and the worker.
         &[1 | 2 | 64, 3 << 1 | 1, 3, 3, 3, 5 << 1 | 1, 1, gap, length],
         // The same call again. The gap of 100 (zigzag 200) takes two bytes.
         &[1, 0x22, 3, length],
@@ -109,8 +109,8 @@ fn calls_that_are_predicted_contain_only_times() {
     assert_eq!(timed(memory.bytes()), (calls.to_vec(), true));
 }
 
-/// Calls with repeated and with new fields are mixed. In most rounds, the calls have more exports
-/// (functions) than the 64 that the writer and the reader remember.
+/// Calls with repeated and with new fields are mixed. In three of five rounds, the exports
+/// (functions) are drawn from more than the 64 that the writer and the reader remember.
 #[test]
 fn any_order_of_calls_reads_back() {
     let mut random = 0x9E37_79B9_7F4A_7C15u64;
@@ -174,9 +174,9 @@ fn pages_of_other_versions_are_refused_by_their_version() {
 
 #[test]
 fn a_record_that_refers_to_an_unknown_export_is_torn() {
-    // Three records are torn. The first has no count for an export that was not called before. The
-    // tag of the second announces both an export with its count and an export alone. The tag of the
-    // third has an unknown bit.
+    // Three records are torn. The first torn record has no number of workgroups for an export that
+    // was not called before. The tag of the second announces both an export with its number of
+    // workgroups and an export alone. The tag of the third has an unknown bit.
     let first: &[u8] = &[1 | 2, 7, 3, 3, 3, 41, 11];
     for torn in [&[1 | 32, 9, 41, 11][..], &[1 | 2 | 32, 9, 3, 3, 3, 41, 11], &[1 | 128, 41, 11]] {
         assert_eq!(timed(&page_with(2, torn)), (vec![], false), "{torn:?}");

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// The longest time to wait for an answer. It is far longer than an answer takes, because all
-/// processors may be busy.
+/// The longest time to wait for an answer of the browser, or for an expression in the page to
+/// become true. It is far longer than usually needed, because all processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A shell command that starts Chromium. Chromium reads requests from descriptor 3, which is the
@@ -156,7 +156,8 @@ impl Browser {
         }
     }
 
-    /// Returns the complaints since the last call of this function.
+    /// Returns the complaints since the last call of this function: console messages, exceptions,
+    /// entries of the browser's log, and requests to other addresses than `file:` and `about:`.
     pub fn complaints(&mut self) -> Vec<String> {
         // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");

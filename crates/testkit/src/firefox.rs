@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// The longest time to wait for an answer. It is far longer than an answer takes, because all
-/// processors may be busy.
+/// The longest time to wait until Firefox listens, answers, or reports an expression in the page as
+/// true. It is far longer than usually needed, because all processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The preferences keep all traffic on this machine: HTTP and HTTPS go to a proxy that does not

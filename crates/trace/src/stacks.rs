@@ -67,7 +67,8 @@ pub struct Stacks {
     pub nodes: Vec<StackNode>,
     /// Name and unit of each kind of value.
     pub kinds: Vec<(String, StackUnit)>,
-    /// The kind of value that is shown first. [`folded`] contains only this kind.
+    /// The index in `kinds` of the kind of value that is shown first. [`folded`] contains only this
+    /// kind.
     pub main: usize,
     /// The title of the profile.
     pub title: String,
@@ -80,8 +81,8 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Returns a path for each node that has a value of this kind, and the value. A path contains
-    /// the node and the nodes above it, the outermost first.
+    /// Returns a path for each node whose value of this kind is above 0, and the value. A path
+    /// contains the node and the nodes above it, the outermost first.
     fn with(&self, kind: usize) -> impl Iterator<Item = (Vec<&StackNode>, u64)> {
         let has = move |node: &&StackNode| node.values.get(kind).is_some_and(|value| *value > 0);
         self.nodes.iter().filter(has).map(move |node| (self.path(node), node.values[kind]))

@@ -29,7 +29,7 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
     let words = bytes.chunks_exact(8);
     let rest = words.remainder();
     let plain = |word: &[u8]| word.try_into().is_ok_and(|word| is_plain(u64::from_le_bytes(word)));
-    // The last eight bytes are checked at once, some of them perhaps twice.
+    // The last eight bytes are checked together, some of them perhaps for the second time.
     let rest_is_plain = match bytes.last_chunk::<8>() {
         Some(last) => is_plain(u64::from_le_bytes(*last)),
         None => rest.iter().all(|byte| ESCAPE[usize::from(*byte)] == 0),

@@ -9,9 +9,9 @@ use model::activity::{FlowKind, Value};
 /// texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Id<'a> {
-    /// The id of a process or thread, or the number of a device.
+    /// For example, the id of a process or thread, or the number of a device.
     Number(i64),
-    /// For a row that does not belong to a real process or thread.
+    /// For processes and threads without a number.
     Text(&'a str),
 }
 
@@ -31,7 +31,7 @@ pub struct ProcessRow<'a> {
     pub id: Id<'a>,
     /// For viewers.
     pub name: &'a str,
-    /// What viewers show next to the name: `CPU`, or the name of the device.
+    /// What viewers show next to the name: for example `CPU`, or the name of the device.
     pub labels: &'a str,
     /// Viewers sort processes by this number.
     pub sort_index: i64,
@@ -85,13 +85,13 @@ impl<'a> Arg<'a> {
 pub struct KeysId(pub u8);
 
 impl KeysId {
-    /// Numbers are below this limit.
+    /// Numbers from this limit on are ignored.
     pub const MOST: u8 = 64;
 }
 
-/// Identifies a text, or a list of texts, in a row. In one timeline, the same number in the same
-/// row means the same texts. So a writer with its own table of texts can remember, by this number,
-/// where a text is.
+/// Identifies a text, or a list of texts, in a row. In one timeline, slices of the same row with
+/// the same number have the same texts, and so have counters. So a writer with its own table of
+/// texts can remember, by this number, where a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextId(pub u32);
 
@@ -154,7 +154,7 @@ pub struct Instant<'a> {
     pub flows: &'a [Flow<'a>],
 }
 
-/// A point of one or more time series.
+/// A point of the time series of a counter.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesPoint<'a> {
     pub row: Row<'a>,

@@ -13,8 +13,8 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Calls `round` with random numbers until there were `inputs` inputs, or as many as the
-/// environment variable says. Each call makes `each` inputs.
+/// Calls `round` with random numbers until at least `inputs` inputs were made, or as many as
+/// `COUNTERPOINT_MUTANTS` says. Each call makes `each` inputs.
 fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync) {
     let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(inputs);
     let seed = variable("COUNTERPOINT_SEED").unwrap_or(seed);
@@ -28,8 +28,8 @@ fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync)
                     let state = random.0;
                     let known = std::panic::AssertUnwindSafe(|| round(&mut random));
                     if let Err(panic) = std::panic::catch_unwind(known) {
-                        // With the printed seed, the first input of the first thread is the input
-                        // that caused the panic.
+                        // With the printed seed, the first call of `round` on the first thread
+                        // causes the panic again.
                         eprintln!("COUNTERPOINT_SEED={state} makes this input at once");
                         std::panic::resume_unwind(panic);
                     }

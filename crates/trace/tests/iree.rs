@@ -42,7 +42,7 @@ fn damaged_lines() {
             match r.below(4) {
                 0 => text.truncate(at),
                 1 => text[at] = r.next() as u8,
-                // Replaces a number by a value that is odd or is not a number.
+                // Replaces the digits after a colon by one of the values in `ODD`.
                 _ => {
                     let Some(from) = text[at..].windows(2).position(|w| w[0] == b':') else {
                         break;

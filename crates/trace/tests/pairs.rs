@@ -146,9 +146,9 @@ impl<S: TimelineSink> TimelineSink for Both<S> {
     }
 }
 
-/// A call and the calls in it. `before` is the idle time before the call, and `rest` its own time
-/// at its end. If it `threw` an exception, it is not recorded. With `flush`, the page (block of
-/// calls) is full after the call.
+/// A call and the calls in it. `before` is the idle time before the call, and `rest` the call's
+/// time after the last call in it. If it `threw` an exception, it is not recorded. With `flush`,
+/// the page (block of calls) is full after the call.
 #[derive(Clone, Debug)]
 struct Tree {
     before: u64,

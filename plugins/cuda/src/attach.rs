@@ -73,8 +73,9 @@ pub fn remember_process() {
     HOME.store(own_process(), Ordering::Release);
 }
 
-/// Returns whether this is a forked child of the process that records. In such a child, any lock
-/// may be locked for ever, because the thread that locked it exists only in the parent.
+/// Returns whether the calling process is a forked child of the process that records. In such a
+/// child, any lock may be locked for ever, because the thread that locked it exists only in the
+/// parent.
 pub fn is_forked() -> bool {
     HOME.load(Ordering::Acquire) != own_process()
 }
@@ -86,7 +87,8 @@ fn unix_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Begins a recording. If the program already uses CUDA, CUPTI begins to collect now.
+/// Begins a recording. If the program already uses CUDA, the plugin starts CUPTI now, and otherwise
+/// in [`InitializeInjection`].
 pub fn begin(settings: Settings, requested: Vec<Kind>) {
     let mut state = lock(&STATE);
     *state = State::Waiting(settings, requested);
@@ -133,8 +135,8 @@ fn ranges(table: *const c_void) -> Option<c_int> {
         _ => return None,
     };
     let initialize = cupti.symbol("InitializeInjectionNvtx2")?;
-    // SAFETY: NVTX calls a function with this name with the address of its table, and CUPTI's
-    // function of this name has this type.
+    // SAFETY: NVTX passes the address of its table to a function of this name, so CUPTI's function
+    // of this name has this type.
     let initialize = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_void) -> c_int>(initialize)
     };
@@ -283,8 +285,8 @@ pub fn why_uncounted() -> Option<String> {
     sampled().or_else(counted).or_else(of_ops)
 }
 
-/// Fetches CUPTI's last records when the process begins to exit. Later, when the host ends the
-/// recording, CUDA has already ended.
+/// Arranges that CUPTI's last records are fetched when the process begins to exit. Later, when the
+/// host ends the recording, CUDA has already ended.
 fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -385,8 +387,8 @@ fn is_named() -> bool {
     same(std::path::Path::new(&named)) == same(std::path::Path::new(&*own.to_string_lossy()))
 }
 
-/// Tells CUPTI that an op or range (`kind`) begins on this thread. If it is an op, begins to count
-/// it.
+/// Tells CUPTI that an op or range (`kind`) begins on this thread. If it is an op, the requested
+/// counters begin to count.
 pub fn push(kind: u32, id: u64) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.push(kind, id);
@@ -396,7 +398,8 @@ pub fn push(kind: u32, id: u64) {
     }
 }
 
-/// Tells CUPTI that this thread's innermost op or range ends. If it is an op, stops counting it.
+/// Tells CUPTI that this thread's innermost op or range ends. If it is an op, the requested
+/// counters stop.
 pub fn pop(kind: u32) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);

@@ -1,6 +1,6 @@
 //! The data that CUPTI passes to the plugin when the program calls a function of CUDA's driver, and
 //! when the function returns. Sources: `cupti_callbacks.h` of CUDA 11.8 to 13.5 for [`Call`], and
-//! `generated_cuda_meta.h` for the structs of arguments.
+//! `generated_cuda_meta.h` and `cuda.h` for the structs of arguments.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -92,8 +92,8 @@ impl Call {
         if arguments.is_null() {
             return None;
         }
-        // SAFETY: CUPTI gives the arguments of the function, whose struct begins as `launch` says;
-        // `config` is the program's, which the driver reads in this call.
+        // SAFETY: CUPTI gives the function's arguments in a struct that begins as `launch` says;
+        // `config` is memory of the program, which the driver reads in this call, too.
         let stream = unsafe {
             match launch {
                 Launch::Kernel => (*arguments.cast::<OfLaunch>()).stream,

@@ -132,7 +132,7 @@ impl Store {
     }
 
     /// Returns a copy of the name at an address. For the first [`MOST_NAMES`] addresses, records
-    /// whose names are at the same address share one copy.
+    /// with the same name at the same address share one copy.
     ///
     /// # Safety
     /// `address` must be 0 or the address of a C string.

@@ -42,8 +42,8 @@ struct Own {
     _names: Vec<CString>,
 }
 
-/// `start` returns the address of the first byte for an op that is counted. It returns the second
-/// one for an op that should be counted but cannot be, and null for other ops.
+/// For an op that is counted, `start` returns the address of this array's first byte. It returns
+/// the second one for an op that should be counted but cannot be, and null for other ops.
 static STATES: [u8; 2] = [0; 2];
 /// `stop` returns this number for an op that could not be counted. The recorder then counts a loss
 /// `collector_failed`.
@@ -95,9 +95,9 @@ unsafe fn say(text: &str, why: *mut c_char, room: usize) -> usize {
     count
 }
 
-/// Writes why ops could not be counted since the last call of this function. Returns the reason's
-/// length, or 0 if no op failed. Also gives back to CUPTI the objects that it made for the
-/// collector; they are made again for the next op.
+/// Writes to `why` the reason why ops could not be counted since the last call of this function.
+/// Returns the reason's length, or 0 if there is none. Also gives back the objects that CUPTI made
+/// for the collector; CUPTI makes new ones for the next op.
 ///
 /// # Safety
 /// `collector` is from [`counterpoint_cuda_collector`], and `room` bytes of `why` can be written.

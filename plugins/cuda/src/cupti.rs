@@ -222,8 +222,8 @@ impl Cupti {
 
     pub fn device_of(&self, context: *mut c_void) -> Option<u32> {
         let mut device = 0;
-        // SAFETY: `device_id` is CUPTI's function for these arguments. CUPTI or the driver named
-        // the context, and `device` outlives the call.
+        // SAFETY: `device_id` is CUPTI's function for these arguments. The context came from CUPTI
+        // or the driver, and `device` outlives the call.
         let code = unsafe { (self.functions.device_id?)(context, &raw mut device) };
         (code == SUCCESS).then_some(device)
     }
@@ -231,8 +231,8 @@ impl Cupti {
     /// Returns CUPTI's number of a context, which is unique in the process, unlike its address.
     pub fn context_id(&self, context: *mut c_void) -> Option<u32> {
         let mut id = 0;
-        // SAFETY: `context_id` is CUPTI's function for these arguments. The driver named the
-        // context, and `id` outlives the call.
+        // SAFETY: `context_id` is CUPTI's function for these arguments. The context came from the
+        // driver, and `id` outlives the call.
         let code = unsafe { (self.functions.context_id?)(context, &raw mut id) };
         (code == SUCCESS).then_some(id)
     }

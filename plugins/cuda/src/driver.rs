@@ -32,8 +32,8 @@ struct Driver {
     is_capturing: Option<IsCapturing>,
 }
 
-/// Returns the driver's functions, if the process has loaded the driver. The handle is not closed,
-/// so the driver stays loaded from then on.
+/// Returns the driver's functions, if the process has loaded a driver that has the two needed ones.
+/// The handle is not closed, so the driver stays loaded from then on.
 fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
     if let Some(driver) = DRIVER.get() {
@@ -75,8 +75,8 @@ pub fn context() -> Option<*mut c_void> {
 
 /// Returns whether work on this stream is captured for a graph, or cannot run because of a capture.
 /// For the legacy stream, the result covers all streams of the calling thread's context that were
-/// not made non-blocking. The query does not disturb a capture. Without `cuStreamIsCapturing`, the
-/// result is false.
+/// not made non-blocking. The query does not disturb a capture. If the driver is not loaded or has
+/// no `cuStreamIsCapturing`, the result is false.
 pub fn is_capturing(stream: Stream) -> bool {
     let Some(ask) = driver().and_then(|driver| driver.is_capturing) else { return false };
     let mut status = NOT_CAPTURING;

@@ -14,7 +14,8 @@ const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 /// dynamic linker's search.
 ///
 /// # Errors
-/// The first reason why a library could not be loaded.
+/// The first reason why a library could not be loaded; searches among the loaded libraries do not
+/// count.
 pub fn cupti(named: Option<&str>) -> Result<Cupti, String> {
     if let Some(file) = named {
         return Cupti::load(file, false);

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::cupti::{self, DOMAIN_DRIVER, DOMAIN_RUNTIME};
 use crate::records::Call;
 
-/// Functions that only query something, or select a device or context. Some programs call one of
-/// these for each kernel, so successful calls are not recorded.
+/// Functions that query something (`cudaGetLastError` also resets the error), or select a device or
+/// context. Some programs call one of these for each kernel, so successful calls are not recorded.
 const SMALL_TALK: [&str; 12] = [
     "cudaGetDevice",
     "cudaSetDevice",
@@ -23,7 +23,8 @@ const SMALL_TALK: [&str; 12] = [
     "cuKernelGetName",
 ];
 
-/// The key says whether the function belongs to the driver, and contains CUPTI's number of it.
+/// The key says whether the function belongs to the driver, and contains CUPTI's number of the
+/// function.
 static FUNCTIONS: RwLock<Option<HashMap<(bool, u32), Function>>> = RwLock::new(None);
 
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ pub enum Held {
     /// A thread has taken the ranges out. The thread uses them, or makes them if the state was
     /// `Unmade`.
     Out,
-    /// Like `Out`, but the context was destroyed or the recording has ended meanwhile.
+    /// Like `Out`, but the context was destroyed or counting has ended meanwhile.
     Doomed {
         /// Whether the context was destroyed meanwhile.
         is_destroyed: bool,
@@ -71,8 +71,7 @@ impl Held {
         taken.0
     }
 
-    /// Gives up the ranges, because the context is destroyed (`is_destroyed`) or the recording
-    /// ends.
+    /// Gives up the ranges, because the context is destroyed (`is_destroyed`) or counting ends.
     pub fn discard(&mut self, is_destroyed: bool) -> Option<Box<Ranges>> {
         match mem::replace(self, Self::Refused) {
             Self::Here(ranges) => Some(ranges),

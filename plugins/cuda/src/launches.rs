@@ -216,7 +216,8 @@ impl Context {
     /// Returns `None` if this or another thread has waited for too long, or if nothing is counted
     /// on the context any more.
     fn reserve(&self, open: Open) -> Option<Taken> {
-        // The values of a disturbed launch are lost, so no thread waits for it.
+        // The values of a disturbed launch are lost already, so other threads need not wait for its
+        // end.
         let is_busy =
             |inner: &mut Inner| inner.open.as_ref().is_some_and(|open| !open.is_disturbed);
         let waited = self.changed.wait_timeout_while(lock(&self.inner), PATIENCE, is_busy);
@@ -334,7 +335,8 @@ fn exit(call: &Call, launch: Launch, is_of_thread: bool) {
     let Some(Ok(counted)) = stopped else { return collect::add_uncounted(1) };
     let is_known = counted.is_complete && (open.is_graph || counted.ranges.len() == 1);
     if open.is_disturbed || !is_known {
-        // It is not known which range belongs to this kernel, or the values are not complete.
+        // It is not known which range belongs to this kernel, or the values are incomplete or may
+        // include another kernel.
         return collect::add_uncounted(1);
     }
     collect::add_uncounted(counted.dropped);

@@ -40,9 +40,9 @@
 //! | `lock` | how a mutex is taken |
 //!
 //! Rules: the plugin is not linked with CUDA, prints nothing, and no panic leaves it. It waits for
-//! a device only to read counters around a kernel or an op (`cuda.range-counters`). It holds no
-//! lock during this wait, and does not wait while a graph is captured. It reports to the host how
-//! many events it could not record.
+//! a device only to read counters around a kernel or an op (`cuda.range-counters` or the module
+//! `collector`). It holds no lock during this wait, and does not wait while a graph is captured. It
+//! reports to the host how many events it could not record.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod attach;
@@ -92,8 +92,9 @@ pub struct Recording {
     output: Mutex<Output>,
 }
 
-/// The warning if a recording read counters, the program launched work, and CUPTI reported none.
-/// Such a loss of all work was reported for CUDA 12.8 on an H100; our tests have not shown it.
+/// The warning if a recording read counters and CUPTI reported no work, although the program
+/// launched some. Such a loss of all work was reported for CUDA 12.8 on an H100; our tests have not
+/// shown it.
 const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
      while it reads counters; record the program once with and once without cuda.counters and \
      cuda.range-counters";
@@ -102,7 +103,7 @@ static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
 impl Profiler for Cuda {
     const NAME: &'static str = "counterpoint cuda";
-    /// The last kind is for PyTorch: as the plugin's host, it does not request kernels.
+    /// `OVERHEAD` is for PyTorch: as the plugin's host, PyTorch does not request `KERNEL`.
     const KINDS: &'static [Kind] = &[
         Kind::KERNEL,
         Kind::MEMCPY,

@@ -5,8 +5,8 @@
 //!
 //! The device may wait for work that the program has not launched yet: a collective waits for all
 //! of its devices. So a thread that begins an op does not wait for another thread's op. It also
-//! holds no lock while it waits for the device or calls CUPTI ([`Held`]). If another op is being
-//! counted when an op begins, the new op is [`Uncounted`].
+//! holds no lock while it waits for the device or calls CUPTI ([`Held`]). If an op begins while
+//! another thread's op is being counted, the new op is [`Uncounted`].
 
 use std::collections::HashMap;
 use std::ffi::c_void;

@@ -20,8 +20,8 @@ use crate::records::{Call, Mark, Record, Work};
 use crate::sampler::Value;
 
 /// The largest number of entries that a hand-over leaves in each of `waiting`, `open`, `ops` and
-/// `worked`. If the records of more than this many later launches come before the record of a
-/// launch's work, the launch may get no arrow.
+/// `worked`. A launch may get no arrow if the records of more than this many later launches come
+/// before its work's record.
 const MOST: usize = 1 << 20;
 
 /// The stream number of the row for counted ranges. CUPTI numbers streams from 1, so it is unlikely
@@ -164,8 +164,8 @@ impl Output {
     }
 
     /// Hands over a slice for each range, and the values of its counters. The series of a value is
-    /// named after the kernel, or is `op`. The slices have a row of their own, because on the row
-    /// of a stream, tools would take them for its work.
+    /// named after the kernel, or is `op`. The slices have a row of their own, because on a
+    /// stream's row, tools would take them for the stream's work.
     pub fn ranges(&mut self, ranges: &[Range], counters: &[String], trace: &mut Trace<'_>) {
         if !self.wants(Kind::PROFILER_RANGE) {
             return;

@@ -34,8 +34,8 @@ pub unsafe extern "C" fn clGetLayerInfo(
         if size < answer.len() {
             return INVALID_VALUE;
         }
-        // SAFETY: by contract, `value` has `size` bytes, which was compared with the answer's
-        // length above.
+        // SAFETY: by contract, `value` has `size` bytes, and `size` is at least the answer's
+        // length, as checked above.
         unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), value.cast(), answer.len()) };
     }
     if !size_ret.is_null() {

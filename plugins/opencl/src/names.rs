@@ -13,8 +13,8 @@ static NAMES: RwLock<BTreeMap<usize, Arc<str>>> = RwLock::new(BTreeMap::new());
 /// implementation each time.
 const MOST: usize = 65_536;
 
-/// Stores the name of a kernel that was made. If `name` is `None`, [`of`] asks the implementation
-/// later.
+/// Stores the name of a kernel, in place of any name that its handle had before. If `name` is
+/// `None`, or if there is no room, [`of`] asks the implementation later.
 pub fn made(kernel: Kernel, name: Option<&str>) {
     let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
     match name {
@@ -25,7 +25,8 @@ pub fn made(kernel: Kernel, name: Option<&str>) {
     }
 }
 
-/// Returns the name of a kernel's function.
+/// Returns the name of a kernel's function, or `kernel without a name` if the implementation does
+/// not give it.
 pub fn of(kernel: Kernel) -> Arc<str> {
     let known =
         NAMES.read().unwrap_or_else(PoisonError::into_inner).get(&(kernel as usize)).cloned();

@@ -30,7 +30,8 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands the records over to the host. The records of all commands that were enqueued before
+    /// Hands over to the host the records, the names of threads, devices and queues, and the
+    /// counters' values up to `complete_ns`. The records of all commands that were enqueued before
     /// `complete_ns` must be in `store`, or have been handed over earlier.
     pub fn hand_over(&mut self, store: &Store, complete_ns: i64, trace: &mut Trace<'_>) {
         let process = std::process::id() as i32;
@@ -63,7 +64,7 @@ impl Output {
     fn record(&mut self, process: i32, record: &Record, trace: &mut Trace<'_>) {
         let Record { call, activity } = record;
         let placed = activity.as_ref().and_then(|activity| {
-            // The start and the end get the same offset, so the duration does not change.
+            // The command's start and end get the same offset, so its duration does not change.
             let offset = activity.queue.device.offset(activity.times[2])?;
             let utc = |time: u64| (time as i64).wrapping_add(offset);
             Some((activity, utc(activity.times[2]), utc(activity.times[3])))
@@ -88,8 +89,8 @@ impl Output {
 
     /// Hands over the counters' values up to the time `complete_ns`.
     fn counters(&mut self, complete_ns: i64, trace: &mut Trace<'_>) {
-        // Of a queue's changes with the same time, ends of commands come first, because a command
-        // may be enqueued at the moment at which another one ends.
+        // Of a queue's changes with the same time, ends of commands come first: a command that is
+        // enqueued when another one ends must not raise the depth by one for a moment.
         self.changes.sort_by_key(|(time, queue, commands, _)| (*time, queue.number, *commands));
         let length = self.changes.partition_point(|(time, ..)| *time <= complete_ns);
         for (time, queue, commands, bytes) in self.changes.drain(..length) {

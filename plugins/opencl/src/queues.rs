@@ -134,13 +134,14 @@ impl Device {
         }
     }
 
-    /// Returns what must be added to this device time to get UTC, in ns.
+    /// Returns what must be added to this device time to get UTC, in ns; `None` if the clocks were
+    /// never compared.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         lock(&self.clock).offset(device_ns)
     }
 
-    /// Returns the largest error of times that are converted to UTC, at the moments of the
-    /// comparisons, in ns.
+    /// Returns the largest possible error of device times that are converted to UTC, in ns. It
+    /// holds at the moments at which the clocks were compared.
     pub fn accuracy_ns(&self) -> Option<u64> {
         lock(&self.clock).accuracy_ns()
     }

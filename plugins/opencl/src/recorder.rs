@@ -169,7 +169,7 @@ impl Begun {
         Call { name, thread, start_ns: self.start_ns, end_ns, code, queue, op }
     }
 
-    /// Records a call that has returned, but no command.
+    /// Records a call that has returned, without a command.
     pub fn end(self, name: &'static str, code: Code, queue: Option<i32>) {
         let call = self.call(name, code, queue);
         keep(self.generation, Record { call, activity: None });
@@ -213,7 +213,7 @@ impl Begun {
 
 fn keep(generation: u32, record: Record) {
     let mut store = store();
-    // The call may have begun in an earlier recording.
+    // A call that began in an earlier recording is not stored.
     if GENERATION.load(Ordering::Acquire) == generation {
         store.push(record);
     }
@@ -306,7 +306,8 @@ pub fn open() -> u32 {
 }
 
 pub fn set_limit(bytes: u64) {
-    // The record of a kernel has some 100 bytes of sizes in addition. Names are shared.
+    // Outside its `Record`, a kernel has some 100 bytes more, for the sizes of its index space.
+    // Names are shared.
     let each = size_of::<Record>() as u64 + 128;
     store().limit = usize::try_from(bytes / each).unwrap_or(usize::MAX);
 }
@@ -346,7 +347,8 @@ pub fn take(last: bool) -> (Store, i64) {
     (taken, complete_ns)
 }
 
-/// Gives up all pending commands, and records their calls.
+/// Gives up all pending commands, and records the calls of those that belong to the current
+/// recording.
 pub fn give_up() {
     for queue in queues::all() {
         while let Some(pending) = queue.take_oldest() {

@@ -15,8 +15,8 @@
 //! | scheduler rate | context switches | 1/s | /proc/stat, over the interval |
 //! | run queue | waiting | % | /proc/self/schedstat, over the interval |
 //!
-//! The plugin also samples NVIDIA devices that the program does not use. Their numbers are those of
-//! `nvidia-smi`:
+//! The plugin also samples NVIDIA devices that the program does not use. Devices have the numbers
+//! that `nvidia-smi` shows:
 //!
 //! | track | series | unit | NVML |
 //! |---|---|---|---|

@@ -70,8 +70,8 @@ fn word(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Returns the directories in `parent` whose names begin with `prefix` and a digit or colon. cpu2
-/// comes before cpu10.
+/// Returns the entries of the directory `parent` whose names begin with `prefix` and a digit or
+/// colon. Shorter names come first, so `cpu2` comes before `cpu10`.
 fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
     let mut found: Vec<(PathBuf, String)> = entries
@@ -87,7 +87,8 @@ fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
 }
 
 impl Machine {
-    /// Opens the files below `root`. A file that is missing or cannot be read is left out.
+    /// Opens the files to sample, below `root`. A file that is missing or cannot be read is left
+    /// out.
     pub fn open(root: &Path) -> Self {
         let mut machine =
             Self { sources: Vec::new(), nvml: None, series: Vec::new(), text: Vec::new() };

@@ -2,9 +2,9 @@
 // be compared. If its argument is a plugin, the program acts as the plugin's host, and records
 // itself. Prints lines NAME VALUE UNIT; each value is the smallest of several batches.
 //
-//   enqueue  a kernel that must wait for a user event: the call alone, while nothing else runs
-//   through  the same until all of them have ended
-//   flush    a call that does nothing
+//   enqueue  a call that enqueues a kernel, while the queue waits for a user event, so nothing runs
+//   through  the time per kernel from the first of these calls until all kernels have ended
+//   flush    a call of clFlush when the queue is empty
 #include "common.h"
 
 #include <counterpoint/kineto_plugin.h>

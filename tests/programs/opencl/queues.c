@@ -2,8 +2,8 @@
 // argument says what to do:
 //
 //   threads     two threads, a queue each, 200 kernels each, no events wanted
-//   order       an out-of-order queue: ten kernels, each after the one before, in reverse of the order
-//               in which they are released by user events
+//   order       an out-of-order queue: user events release ten kernels one after the other, in
+//               reverse of the order in which the kernels were enqueued
 //   callback    a callback enqueues the next kernel, five times
 //   unfinished  three kernels wait for a user event that is never set; everything is released
 //   failed      a kernel waits for a user event that fails, so it ends with an error

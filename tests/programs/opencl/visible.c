@@ -7,7 +7,7 @@
 static FILE *out;
 
 // Waits until the implementation's own threads have released their references. This is assumed when
-// the count has not changed for 50 ms.
+// the count has not changed for 40 ms.
 static cl_uint settled(cl_event event) {
     cl_uint last = 0, references = 0;
     for (int same = 0; same < 5; ++same) {
@@ -90,8 +90,8 @@ int main(int argc, char **argv) {
     cl_kernel kernel = make_kernel("grow");
     size_t global = 16, zero = 0;
     cl_event event = (cl_event)(size_t)0x1234;
-    // The next calls fail. For each of them, the program writes the error code, and the value of
-    // the variable that would get the result.
+    // The next calls fail. For each of them, the program writes what the call returned, and the
+    // variables that it would set.
     code = clEnqueueNDRangeKernel(plain, kernel, 1, NULL, &global, NULL, 0, NULL, &event);
     fprintf(out, "kernel without arguments: %d, %p\n", code, (void *)event);
     OK(clSetKernelArg(kernel, 0, sizeof buffer, &buffer));

@@ -1,5 +1,5 @@
 """Tests how the Python package shows names with odd characters. Characters that a terminal would execute, hide or
-reorder are replaced."""
+reorder are replaced or escaped."""
 
 import json
 import warnings

@@ -70,7 +70,8 @@ class Torch:
         return {name: str(value) for name, value in kept.items() if value is not None}
 
     def run(self, script, *arguments, timeout=300, quick=True, **variables):
-        """Runs a script of `scripts/`. A `script` with a line feed is Python text, which runs after `QUICK`."""
+        """Runs a script of `scripts/`. A `script` with a line feed is Python text, which runs after `QUICK`
+        if `quick` is true."""
         path = SCRIPTS / script
         words = [str(path)] if "\n" not in script else ["-c", QUICK * quick + script]
         done = subprocess.run(
@@ -108,8 +109,8 @@ def site(tmp_path_factory):
 
 
 def kept(tmp_path_factory, name):
-    """Makes the folder `name`. If COUNTERPOINT_TORCH_SHIMS is set, `name` is inside that folder, and later
-    runs of the tests and the tests in Rust use it, too."""
+    """Makes the folder `name`, inside the folder that COUNTERPOINT_TORCH_SHIMS names, if it is set. Then later
+    runs of the tests and the tests in Rust use `name`, too."""
     place = os.environ.get("COUNTERPOINT_TORCH_SHIMS")
     folder = Path(place) / name if place else tmp_path_factory.mktemp(name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

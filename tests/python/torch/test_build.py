@@ -147,7 +147,7 @@ def test_compiling_shows_on_a_terminal_how_far_it_is(fake, tmp_path):
     assert said.startswith("compiling the bridge to PyTorch 2.15.0+cpu (once; ") and said.endswith("\n")
     assert len(lines) > 1
     for line in lines:
-        # The line leaves the last column empty.
+        # The line that shows the progress leaves the terminal's last column empty.
         assert line.startswith("counterpoint: compiling the bridge to PyTorch 2.15.0+cpu: ") and len(line) <= 65
     # The line is erased in the end.
     assert left == ""

@@ -8,11 +8,11 @@ import places
 
 FAULTS = "page-faults:u"
 
-# After a fork, the kernel copies an older page when it is first written to, and counts a page fault
-# for the op that writes. This is also true of PyTorch's own memory. So `touch` first writes to all
-# pages of the heap. Before the call that is checked, it makes the same call EACH - 1 times with one
-# page. The processes stay on one CPU, because after a move to another CPU the kernel can write to a
-# thread's memory (docs/clocks.md).
+# After a fork, the first write to a page from before the fork makes the kernel copy the page, which
+# counts as a page fault of the op that writes. This is also true of PyTorch's own memory. So
+# `touch` first writes to all pages of the heap. Before the call that is checked, it makes the same
+# call EACH - 1 times with one page. The processes stay on one CPU, because after a move to another
+# CPU the kernel can write to a thread's memory (docs/clocks.md).
 EACH = 16
 COMMON = f"EACH = {EACH}" + """
 import ctypes, json, mmap, os, sys

@@ -200,8 +200,8 @@ print(json.dumps(names()))
 
 
 def test_cupti_cannot_be_turned_off_after_the_first_recording(torch, plugins):
-    # Nothing had loaded the bridge (our C++ library for PyTorch) before the first recording, so
-    # PyTorch initialised its profiler.
+    # The script records before it loads the bridge (our C++ library for PyTorch), so PyTorch's
+    # profiler is initialised too early for the variable.
     done = torch.run(LATE)
     assert "aten::a" in done.found
     said = [line for line in done.lines if not line.startswith("compiling the bridge")]

@@ -211,7 +211,8 @@ print(json.dumps([{loss.name: loss.count for loss in report.losses}, report.note
 
 
 def test_parallel_regions_that_cannot_be_watched_are_a_loss(torch):
-    # The script behaves like a PyTorch that was built without OpenMP.
+    # The script replaces `watch_parallel`, so that it reports a PyTorch that does not use
+    # GOMP_parallel (of OpenMP).
     losses, notes = torch.run(UNSEEN).found
     assert losses == {"parallel_unseen": 1}
     assert len([note for note in notes if "GOMP_parallel" in note]) == 1
@@ -463,7 +464,8 @@ def run(torch, tmp_path, script, *options, events=FAULTS, **variables):
     path.write_text(QUICK + script)
     program = str(places.DIST / "bin/counterpoint")
     profile = str(tmp_path / "run.cpt")
-    # The package is not installed. `counterpoint run` adds its folder to Python's path.
+    # The package is not installed, so `counterpoint run` must add the package's folder to Python's
+    # path.
     environment = torch.environment(PYTHONPATH=None, COUNTERPOINT_DIST=places.DIST, **variables)
     done = subprocess.run(
         [program, "run", "-e", events, *options, "-o", profile, "--", torch.python, path],

@@ -87,7 +87,8 @@ def test_a_result_is_whole_if_nothing_came_between():
     kinds = (_whole.PREPARE, _whole.START, _whole.STOP)
 
     def whole(*calls):
-        """Returns whether the last call of profiler 0 has left a whole result."""
+        """Makes the calls, and returns whether the last one left a whole result of profiler 0: its three calls
+        were made in order, and no other call came between them."""
         both = Profiler(), Profiler()
         for which, kind in calls:
             last = both[which].make(kinds[kind])

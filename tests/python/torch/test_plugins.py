@@ -275,7 +275,8 @@ def test_a_plugin_that_hangs_while_it_is_loaded_is_left_out(torch, plugins, neve
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded(torch, hanging, number):
-    # This run puts the shim into the cache, so that the program below waits only for the plugin.
+    # This run puts the compiled bridge between Counterpoint and PyTorch into the cache, so that the
+    # program below waits only for the plugin.
     torch.run("\nimport torch\n", KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="1")
     variables = torch.environment(KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="3600")
     command = [torch.python, "-c", "import torch; print('imported')"]
@@ -328,7 +329,8 @@ def test_the_user_narrows_the_kinds_and_configures_the_plugin(torch, plugins, tm
     assert wrong.found == everything
     assert len([line for line in wrong.lines if "kernels" in line]) == 1
     created = [rest for _, call, *rest in log(calls) if call in ("create", "configure")]
-    # The kinds are 6 kernel, 23 privateuse1_runtime, 22 gpu_pm_counter, 4 gpu_memcpy, in the plugin's order.
+    # The numbers of the kinds, in the plugin's order: 6 is kernel, 23 privateuse1_runtime, 22
+    # gpu_pm_counter, and 4 gpu_memcpy.
     all_kinds, text = ["6,23,22,4"], ['{"depth": 3}']
     assert created == [all_kinds, text, ["22"], text, all_kinds, text]
 

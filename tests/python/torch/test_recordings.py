@@ -50,7 +50,7 @@ class Recorded:
 
     def exported(self):
         """Returns torch.profiler's events from the exported trace. The ops that the recorder itself saw are left out:
-        their process numbers are smaller."""
+        their process numbers are below 7,000,000."""
         path = self.profile.parent / "exported.json"
         self.program("trace", "export", self.profile, "-o", path)
         return [e for e in json.loads(path.read_text())["traceEvents"] if e["pid"] >= 7_000_000]
@@ -77,8 +77,8 @@ def everything(tmp_path_factory):
 
 
 def as_multiset(events):
-    """Returns how often each event occurs. Ignores the process ids, which differ between the two traces, and the
-    names of Kineto's rows."""
+    """Returns how often each slice and each instant event of a thread occurs. Ignores the process ids, which differ
+    between the two traces, and the thread ids that are no numbers or belong to Kineto's `Trace` events."""
     kept = collections.Counter()
     for e in events:
         if e["ph"] == "X" or (e["ph"] == "i" and e["s"] == "t" and e.get("cat")):
@@ -139,7 +139,7 @@ def test_functions_around_ops_that_were_seen_live(torch, tmp_path):
         assert abs(row["self_ns"] / 1e3 - own_us) < 0.1 * own_us + 0.5 * ops_us, (name, row, own_us)
     assert compared["op"] > 3 and compared["function"] > 1, compared
     (backward,) = [row for name, row in rows.items() if name.startswith("<built-in method run_backward")]
-    # The ops inside of this function multiply matrices. The function only starts them.
+    # The function `run_backward` only starts the ops inside of it, which multiply matrices.
     assert backward["calls"] == 10 and backward["self_ns"] < 0.5 * backward["total_ns"], backward
     shares = sum(row["share"] or 0 for row in rows.values())
     assert shares == pytest.approx(1, abs=1e-9)
@@ -191,7 +191,8 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
             # Each begin and end is rounded to a tick of the run's clock.
             assert ours[(name, library)][1] == pytest.approx(total, abs=2 * calls, rel=1e-3), name
         else:
-            # Our calls include calls outside of torch's block.
+            # Our numbers of calls include the calls outside of the block that torch.profiler
+            # records.
             assert calls <= ours[(name, "torch")][0] <= 2 * calls + 40, name
     for by in ("module", "shape"):
         table = lambda profile: recorded.report(profile, "--by", by)["rows"]
@@ -473,7 +474,7 @@ def test_events_of_plugins_come_with_the_recording_and_hta_finds_their_kernels(t
     done = subprocess.run([f"{venv}/bin/python", "-c", look, *map(str, paths)], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     ours, theirs = json.loads(done.stdout.decode().splitlines()[-1])
-    # HTA rounds the begin and the end of each kernel to µs.
+    # Holistic Trace Analysis (HTA) rounds the begin and the end of each compute kernel to µs.
     kernels = sum(e.get("cat") == "kernel" for e in recorded.traced())
     names = lambda found: [name for name, _ in found[0]]
     assert names(ours) == names(theirs) == [kernel] and ours[3] == theirs[3] and ours[1] > 0

@@ -44,6 +44,7 @@ def test_operations_are_torchs_own(torch, tmp_path):
             ours[row["op"]] = ours.get(row["op"], 0) + row["flop_per_call"] * row["calls"]
     assert len(theirs) >= 4, theirs
     for name, flop in theirs.items():
-        # A name is `aten.mm`, or `aten.mm.default` for an overload.
+        # FlopCounterMode names an op `aten.mm`, for example, and an overload of this op
+        # `aten.mm.default`.
         op = "aten::" + name.split(".")[1]
         assert ours.get(op) == flop, (op, theirs, ours)

@@ -148,7 +148,7 @@ def test_workers_of_data_loaders(torch, plugins, tmp_path):
     script.write_text(PARTS)
     calls = tmp_path / "calls"
     done = torch.run(str(script), KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], LAUNCHES_LOG=calls)
-    # Each sum is four times the sum of 1 to 64.
+    # 8320 is four times the sum of 1 to 64.
     sums, process = done.found
     assert sums == [8320.0, True, 8320.0, True]
     assert "Traceback" not in done.errors

@@ -104,8 +104,8 @@ MODELS = {
 
 
 def calls(*names, shape=(2, 2), mode="float32"):
-    """Returns a module whose `main(x)` calls packed functions, each with the result of the one
-    before."""
+    """Returns a module whose `main(x)` calls packed functions: the first with `x`, and each other
+    with the result of the one before."""
     info = TENSOR(shape, mode)
     builder = relax.BlockBuilder()
     x = relax.Var("x", info)

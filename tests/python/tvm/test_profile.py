@@ -64,8 +64,8 @@ def test_collector_of_every_kind(mlp):
     assert third["p"] == cp.Percent(12.5) and third["r"] == cp.Ratio(0.5)
     assert third["words"] == cp.Text("call 3 ü")
     assert "n" not in calls[1] and all("never" not in row for row in calls)
-    # The places for the values of the first collector are free again, so another collector can use
-    # them.
+    # The first profile has ended, so the collector of another profile can use the same names for
+    # its metrics.
     with cp.profile(vm, counters=[], collectors=[Told()]) as prof:
         vm[entry](*args)
     assert support.ops(prof.report(all=True))[0]["n"] == cp.Count(-1)
@@ -94,7 +94,7 @@ def test_a_collector_that_fails_is_a_loss_and_no_error(mlp):
 
 
 class Interrupted(cp.Collector):
-    """The collector's function `where` calls `raised` at the third op."""
+    """A collector whose method with the name `where` (`start` or `stop`) calls `raised` at the third op."""
 
     metrics = {"n": cp.Count}
 
@@ -360,7 +360,7 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch
     # them.
     assert len(about) == 1 and "libcuda.so" in str(about[0].message)
     assert "NVreg_RestrictProfilingToAdminUsers" not in str(about[0].message)
-    # The warning names the line that opened the profile.
+    # The warning names the file that opened the profile.
     assert about[0].filename == __file__
     rows = [row for row in support.ops(prof.report()) if not row["Name"].string.startswith("vm.builtin.")]
     assert rows and all("page-faults" in row for row in rows)

@@ -115,7 +115,7 @@ def test_sessions_leave_no_more_mappings(mlp):
     before = mappings()
     for i in range(12):
         assert once([["page-faults"], [], ["page-faults", "task-clock"]][i % 3]) == expected
-    # The program's own heap may have grown, but not by one mapping for each session.
+    # The program's own heap may have grown, but not by one mapping for each profile.
     assert mappings() - before < 6
 
 

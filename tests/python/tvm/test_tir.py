@@ -101,8 +101,8 @@ def recorded(run):
 
 
 def scheduled(loops):
-    """Returns the loops of the schedule. `hits` is the sum over the report's loops that a loop of
-    the schedule became (`ids`), or None if there are none."""
+    """Returns the loops of the schedule. One such loop may have become several loops of the
+    report (`ids`). `hits` is the sum of their hits, or None if `ids` is empty."""
     found = []
     for module in loops.document["modules"]:
         hits = {row["id"]: row["hits"] for row in module["rows"]}

@@ -13,7 +13,8 @@ use super::price::{Workload, tools, tvm};
 use crate::fixtures::{Fixture, MLP, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 
-/// Fixture, inputs, device and number of inferences. Each process takes a large part of a second.
+/// Fixture, inputs, device and number of inferences. With these numbers, each run of a workload
+/// takes a large part of a second.
 const WORKLOADS: [(&Fixture, &[&str], &str, u32); 5] = [
     (&TINYLOOP, &["16xf32=0", "4000"], "local-sync", 4),
     (&MLP, MLP.inputs, "local-sync", 2_000),

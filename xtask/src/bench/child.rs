@@ -34,8 +34,8 @@ pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
     Ok(readings)
 }
 
-/// Waits with `wait4`. `getrusage(RUSAGE_CHILDREN)` would add up all processes that xtask has
-/// started, and its maximum of memory never decreases.
+/// Runs a command, and reads its resource usage with `wait4`, because `getrusage(RUSAGE_CHILDREN)`
+/// would add up all processes that xtask has started, and its maximum of memory never decreases.
 fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Readings)> {
     let start = Instant::now();
     let child =
@@ -82,7 +82,8 @@ fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Rea
     Ok((status, readings))
 }
 
-/// Returns the private memory of a process in KiB, or `None` once the process is gone.
+/// Returns the private memory of a process in KiB, or `None` if it cannot be read (for example,
+/// because the process has ended).
 fn private_kib(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let field = |name: &str| -> Option<u64> {

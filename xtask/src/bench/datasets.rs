@@ -45,8 +45,8 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         for (label, option) in [(sums, None), (with_calls, Some("--calls"))] {
             let (program, profile) = (program.clone(), profile.clone());
             let dataset = folder.join(format!("dataset-{label}"));
-            // With `--goes-on`, `export` adds to the dataset as `run --dataset` does while its
-            // program still runs.
+            // With `--goes-on`, `export` adds to the dataset as `run --dataset` does while the
+            // profiled program still runs.
             cases.push(Case::new(label, Observe::PrivateMemory, move || {
                 let _ = fs::remove_dir_all(&dataset);
                 let mut command = Command::new(&program);
@@ -118,7 +118,8 @@ const QUERIES: [(&str, &[&str], Option<f64>); 4] = [
         ],
         None,
     ),
-    // A million groups need more memory than the limit, so the query uses temporary files.
+    // A million groups need more memory than `--memory` allows here, so the query uses temporary
+    // files.
     (
         "temporary-files",
         &[

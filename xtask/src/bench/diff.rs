@@ -30,10 +30,11 @@ struct Series {
     pairs: u32,
     /// The number of series in a round.
     count: u32,
-    /// Iterations of the model in each run. Where other machines disturb this one for a whole tenth
-    /// of a second, runs must be longer than that for a small difference to be found.
+    /// Iterations of the model in each run. On a shared host, other virtual machines may disturb
+    /// this one for a tenth of a second. Runs must be longer than that to show a small difference.
     iterations: u32,
-    /// Whether hyperfine compares the programs, too. It takes as long as the recorded runs.
+    /// Whether hyperfine compares the programs, too. This comparison takes as long as the recorded
+    /// runs.
     peer: bool,
 }
 /// The target: the share of series with equal programs for which `diff` finds a difference.

@@ -35,7 +35,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     fixtures::compile(layout)?;
     let variant = Variant::best().context("no variant of the fixtures runs on this CPU")?;
     let module = fixtures::module(layout, &TINYLOOP, variant, Kind::Embedded);
-    // The wheel's script of the same name would start Python first.
+    // IREE's Python package also installs a script of this name, but the script would start Python
+    // first.
     let tool = site_packages(layout)?.join("iree/_runtime_libs/iree-benchmark-module");
     let profile = layout.target.join("bench/dispatch.cpt");
 

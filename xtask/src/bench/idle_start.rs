@@ -53,16 +53,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     })
 }
 
-/// Starts Python without `-I` and `-S`, because the initialisation of `site` is part of a normal
-/// start.
+/// Returns a command that starts Python without `-I` and `-S`, because the initialisation of `site`
+/// is part of a normal start.
 fn pass(python: &PathBuf) -> Command {
     let mut command = Command::new(python);
     command.args(["-c", "pass"]);
     command
 }
 
-/// Returns the interpreter itself. Version managers put shell scripts with the name `python3` into
-/// `PATH`, and the library would also be preloaded into their shells.
+/// Returns the path of the interpreter itself. Version managers put shell scripts with the name
+/// `python3` into `PATH`, and the library would also be preloaded into their shells.
 fn python() -> Result<PathBuf> {
     let mut ask = Command::new("python3");
     ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]);

@@ -17,7 +17,7 @@ use crate::process::output;
 const TIMES: u32 = 1000;
 /// The name of each case, and the depth of the innermost loop that is instrumented in it. The
 /// kernel has one loop of each depth. For each entry of the loop of depth 1, the loop of depth 2 is
-/// entered four times. It runs over all 512 terms.
+/// entered four times. At each entry, the loop of depth 2 runs over all 512 terms.
 const DEPTHS: [(&str, &str); 3] = [("depth0", "0"), ("depth1", "1"), ("depth2", "2")];
 /// A Python program that prints what it costs to enter an instrumented loop, without the work of
 /// the loop.

@@ -49,8 +49,8 @@ pub enum Observe {
     /// and `cpu`, in nanoseconds per iteration.
     GoogleBenchmark,
     /// The usage of the process, and `private`: its highest private memory in KiB, sampled from
-    /// `/proc/PID/smaps_rollup`. Unlike `max-rss`, `private` leaves out memory that other processes
-    /// have mapped, too.
+    /// `/proc/PID/smaps_rollup`. Unlike `max-rss`, `private` leaves out memory that the process
+    /// shares with other processes.
     PrivateMemory,
 }
 

@@ -32,8 +32,8 @@ use crate::process::output;
 /// for a large part of a second.
 type Model = (&'static Fixture, &'static [&'static str], [u32; 2], [Option<u32>; 2]);
 const MODELS: [Model; 3] = [
-    // A dispatch of tinyloop takes 0.1 µs on local-sync and 16 µs on local-task, which therefore
-    // makes fewer iterations.
+    // A dispatch of tinyloop takes 0.1 µs on local-sync and 16 µs on local-task, so the number of
+    // iterations is smaller on local-task.
     (&TINYLOOP, &["16xf32=0"], [4, 4], [Some(2_000), Some(150)]),
     (&MLP, MLP.inputs, [3_000, 1_500], [None; 2]),
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, [2_000, 1_000], [None; 2]),

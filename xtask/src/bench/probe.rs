@@ -2,7 +2,8 @@
 //! calls an empty function of an IREE executable library, and `libcounterpoint.so` intercepts these
 //! calls. The time that the recorder adds to a call is compared with the cheapest possible pair of
 //! readings (the floor), and with counters that are reset and enabled before a call, and disabled
-//! and read after it (the peer). The batches take turns in one process.
+//! and read after it (the peer). All of them are measured in one process, in batches that take
+//! turns.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

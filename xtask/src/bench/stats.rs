@@ -30,7 +30,7 @@ fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<
     let mut resampled: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| {
             for slot in &mut resample {
-                // The high half of the product is a random index, which needs no division. The
+                // The high half of the product is a random index, computed without a division. The
                 // indices are almost equally likely for so few values.
                 let index = (u128::from(next(&mut state)) * values.len() as u128) >> 64;
                 *slot = values[index as usize];

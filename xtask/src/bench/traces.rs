@@ -104,7 +104,8 @@ impl Ground {
         })
     }
 
-    /// Runs `counterpoint trace VERB FROM -o TO` in the folder.
+    /// Returns a case that runs `counterpoint trace VERB FROM -o TO`, with both files in the
+    /// folder.
     fn trace(&self, label: &'static str, verb: &'static str, from: &str, to: &str) -> Case {
         let (program, folder) = (self.program.clone(), Rc::clone(&self.folder));
         let (from, to) = (folder.file(from), folder.file(to));

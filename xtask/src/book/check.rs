@@ -19,7 +19,8 @@ pub struct Checked {
     pub links: usize,
 }
 
-/// Checks the links of all pages below a folder. The error names all links that lead nowhere.
+/// Checks the links of all pages below a folder, except those of `404.html`. The error names all
+/// links that lead nowhere.
 pub fn book(folder: &Path) -> Result<Checked> {
     let files: BTreeSet<PathBuf> = files_below(folder)?.into_iter().collect();
     let mut pages: BTreeMap<&Path, String> = BTreeMap::new();

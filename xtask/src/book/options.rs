@@ -37,8 +37,8 @@ pub fn page(layout: &Layout) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the names in the help's list of commands. Its lines have the form `trace export: writes
-/// …`.
+/// Returns the names in the help's list of commands. The lines of this list have the form `trace
+/// export: writes …`.
 fn commands(help: &str) -> Result<Vec<String>> {
     let (_, list) = help.split_once("# Commands\n\n").context("the help has a list of commands")?;
     let lines = list.lines().take_while(|line| !line.starts_with('`') && !line.is_empty());

@@ -33,7 +33,8 @@ pub struct Linked {
 
 const FILE: &str = "share/doc/counterpoint/THIRD-PARTY.txt";
 
-/// Returns the manifests of a release, each with its packages.
+/// Returns the `Cargo.toml` of each workspace of a release, with the names of the packages that the
+/// release contains.
 fn built() -> Vec<(&'static str, Vec<&'static str>)> {
     let plugins = PLUGINS.iter().map(|(_, package)| *package);
     vec![
@@ -56,8 +57,8 @@ const TEXTS: &[(&str, &str, &str)] = &[
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"];
 /// The beginnings of names of files that belong to a licence, but contain none.
 const NOTES: [&str; 2] = ["COPYRIGHT", "NOTICE"];
-/// A file with fewer bytes is not used as the text of a licence. A shorter file (typenum's
-/// `LICENSE`) only names the licences, whose texts are in other files of the crate.
+/// A file with fewer bytes than this is not used as the text of a licence. A shorter file
+/// (typenum's `LICENSE`) only names the licences, whose texts are in other files of the crate.
 const SHORTEST: usize = 200;
 
 const HEAD: &str = "\

@@ -28,7 +28,7 @@ const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 const SHARE: &str = "share/counterpoint";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Adds the files to `dist`, which already contains the headers.
+/// Adds the files for authors of plugins to `dist`, which already contains the headers.
 pub fn fill(layout: &Layout, dist: &Dist) -> Result<()> {
     documents(layout, &dist.root)?;
     for example in ["plugin-c", "plugin-cpp", "plugin-rust"] {

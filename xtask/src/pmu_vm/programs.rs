@@ -21,8 +21,8 @@ pub struct C {
     /// Compiled programs and libraries. Each entry has the path in the guest and the file on the
     /// host.
     pub files: Vec<(String, PathBuf)>,
-    /// The path in the guest, and the file on the host, of the expected number of instructions in
-    /// the loop of `bin/sum`.
+    /// A file with the expected number of instructions per iteration of the loop in `bin/sum`: its
+    /// path in the guest, and its path on the host.
     pub data: (String, PathBuf),
     /// The folder that contains `libpmu_vm_reader.a`, with which the guest's main program is
     /// linked.
@@ -58,7 +58,7 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let library = folder.join("library.so");
     let flags = ["-shared", "-fPIC"];
     compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
-    // The same with functions that execute known numbers of instructions.
+    // Another such program and library, with functions that execute known numbers of instructions.
     let [known, known_library] = ["known", "known.so"].map(|name| folder.join(name));
     let source = "tests/pmu-vm/c/known.c";
     let flags = ["-Wno-unused-function", "-ldl"];

@@ -59,7 +59,7 @@ fn document(
         put("version", json!(key.1.to_string()));
         put("purl", json!(url));
         if let Some(licence) = &one.package.license {
-            // Older manifests write "/" for "or".
+            // Older manifests write "/" instead of the operator "OR".
             put("licenses", json!([{ "expression": licence.replace('/', " OR ") }]));
         }
         if let Some(sum) = checksum(&(key.0.clone(), key.1.to_string()), one) {

@@ -232,7 +232,7 @@ fn install_now(packages: &[&str]) -> bool {
 
 fn apt(arguments: &[&str]) -> bool {
     let mut apt = Command::new("apt-get");
-    // apt waits if another program is installing packages.
+    // apt waits for at most 300 seconds if another program is installing packages.
     apt.env("DEBIAN_FRONTEND", "noninteractive").args(["-o", "DPkg::Lock::Timeout=300"]);
     apt.args(arguments).output().is_ok_and(|out| out.status.success())
 }

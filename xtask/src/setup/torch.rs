@@ -22,7 +22,7 @@ pub fn share_libraries(layout: &Layout) -> Result<()> {
         for library in entries(&libraries)? {
             let name = library.file_name().expect("an entry of a folder has a name");
             let link = folder.join(name);
-            // The target of an old link may not exist any more.
+            // An old link is replaced, because its target may not exist any more.
             match link.symlink_metadata() {
                 Ok(found) if !found.is_symlink() => continue,
                 Ok(_) => std::fs::remove_file(&link)

@@ -1,8 +1,8 @@
 //! Runs failed tests once more, when nothing else runs.
 //!
 //! Some tests fail if the machine is too slow. A test that passes alone does not make the run fail,
-//! but the summary names it. A test with a rare defect would also pass the second time, so the
-//! output of its first run is worth reading.
+//! but the summary names it. A test that fails because of a rare defect would probably pass the
+//! second time, too, so the output of its first run is worth reading.
 
 use anyhow::Result;
 

@@ -7,9 +7,9 @@
 use std::path::Path;
 
 struct Expected {
-    /// The name of the test, which is the text before the first colon in a line of the log.
+    /// The name of the test: the text before the first colon in a line of the log of skipped tests.
     test: &'static str,
-    /// The words with which the reason after this colon must end. A skip of the test for another
+    /// The words with which the logged reason for the skip must end. A skip of the test for another
     /// reason is not expected.
     reason: &'static str,
     /// What CI's machine lacks.

@@ -32,8 +32,8 @@ pub struct Step {
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
-    /// Whether tests failed and nothing else went wrong, as far as the runner's exit status tells.
-    /// This is false, for example, if pytest itself crashed.
+    /// Whether tests failed and nothing else went wrong, as far as the runner tells. This is false,
+    /// for example, if pytest itself crashed.
     pub only_tests_failed: bool,
     /// The failed tests, as their runner names them.
     pub failures: Vec<String>,
@@ -58,7 +58,8 @@ impl Step {
             command.env("CARGO_TERM_COLOR", "always").env("PY_COLORS", "1");
         }
         let mut child = command.spawn().with_context(|| format!("start {name}"))?;
-        // Drops the command's copies of the writing end: reading ends only when all are closed.
+        // Drops the command's copies of the writing end: reading ends only when all copies are
+        // closed.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (mut tally, mut failures) = (Tally::default(), Vec::new());
         let mut last_lines = VecDeque::new();

@@ -4,8 +4,9 @@ use std::path::Path;
 
 const AT: &std::ffi::CStr = c"/sys/kernel/tracing";
 
-/// Mounts tracefs in a separate namespace, so that nothing changes for other processes. Call this
-/// function before there are other threads, because they would stay in the old namespace.
+/// Mounts tracefs, if it is not mounted yet, in a separate mount namespace, so that nothing changes
+/// for other processes. Call this function before there are other threads, because they would stay
+/// in the old namespace.
 pub fn provide() {
     if Path::new("/sys/kernel/tracing/events").is_dir()
         || !Path::new("/sys/kernel/tracing").is_dir()

@@ -65,7 +65,8 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the relative paths and the contents of the files with this ending below a folder.
+/// Returns the relative path and the content of each file below `folder` whose extension is
+/// `ending`.
 fn texts_below(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {
     let mut texts = Vec::new();
     for path in files_below(folder)? {

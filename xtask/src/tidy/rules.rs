@@ -1,5 +1,5 @@
-//! The rules of `cargo xtask tidy`, as data. If you change a rule, give the reason in the commit
-//! message.
+//! The data of the rules of `cargo xtask tidy`: names, limits and exceptions. If you change a rule,
+//! give the reason in the commit message.
 
 /// A room: a crate below `crates/`, with a row in ARCHITECTURE.md.
 pub struct Room {
@@ -134,8 +134,8 @@ pub const SOURCE_ENDINGS: &[&str] =
 /// length, a header and marks of unfinished work.
 pub const NOT_OURS: &[&str] = &["fixtures/", "benches/runs/", "Cargo.lock", "LICENSE-"];
 
-/// Marks of unfinished work. They are written in two pieces, because otherwise the check would find
-/// them in this file.
+/// Marks of unfinished work. These marks are written in two pieces, because otherwise the check for
+/// unfinished work would find them in this file.
 pub const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -225,7 +225,7 @@ pub const RUNS_APART: &[&str] = &[
     "std::sync::once::",
     "__rust_",
     "rust_eh_personality",
-    // The release's own unwinder runs only if something is broken.
+    // The unwinder in the release runs only after an internal error.
     "libunwind::",
     "_Unwind_",
     "core::fmt::",

@@ -3,12 +3,12 @@
 //! call may use at most [`STACK_BYTES`].
 //!
 //! The functions that can be called from outside (entry points) are the exported functions,
-//! constructors and destructors. Functions whose address is taken are entry points, too, because
-//! the program may call them through this address (callbacks, handlers of `atexit`, destructors of
-//! threads). [`RUNS_APART`] lists exceptions. The check does not follow calls through pointers.
-//! Such a call reaches the program's own code, or an entry point, which is checked separately. The
-//! frames of a caller and of such an entry point are on the stack together, but the check does not
-//! add them up.
+//! constructors and destructors. Functions whose address is taken are entry points, too, unless
+//! [`RUNS_APART`] names them: the program may call them through this address (callbacks, handlers
+//! of `atexit`, destructors of threads). [`RUNS_APART`] lists exceptions. The check does not follow
+//! calls through pointers. Such a call reaches the program's own code, or an entry point, which is
+//! checked separately. The frames of a caller and of such an entry point are on the stack together,
+//! but the check does not add them up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

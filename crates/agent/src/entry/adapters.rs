@@ -4,7 +4,7 @@ use crate::adapters::{announced, iree, loops, plugins, torch, tvm};
 use crate::recorder::adapter::Adapter;
 
 /// An adapter can have its own environment variables that ask for a profile (`run_source`). If
-/// those of several adapters are set, the first of these adapters in the list is used.
+/// several adapters are asked for a profile, the first of them in the list is used.
 pub static ADAPTERS: &[&Adapter] = &[
     &iree::ADAPTER,
     &tvm::ADAPTER,

@@ -46,7 +46,7 @@ pub use functions::{
 };
 
 /// Looks up the real functions. The constructor calls this, because a lookup takes the dynamic
-/// linker's lock.
+/// linker's lock, which a forked child may find locked forever.
 pub fn prepare() {
     functions::prepare();
 }
@@ -65,8 +65,9 @@ enum Program {
     Search(*const c_char),
 }
 
-/// Does what [`launch`] does, for a call that replaces the program of this process. Profiler
-/// plugins hand over their events before the call. If the call fails, they record again.
+/// Does what [`launch`] does, for a call that replaces the program of this process. If plugins
+/// record in this process and the program exists, they hand over their events before the call. If
+/// the call fails, those plugins record again.
 ///
 /// # Safety
 /// The requirements of [`launch`] apply.
@@ -158,9 +159,9 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
 
 const VARIABLES: Loss = Loss::ChildWithoutVariables;
 
-/// Returns whether the program is the `ldconfig` of the C library. Python's `ctypes.util` starts it
-/// with an almost empty environment, for example in each `import torch`. `ldconfig` makes no calls
-/// to record, so this is no loss.
+/// Returns whether the program is the C library's `ldconfig`, judging by the path. Python's
+/// `ctypes.util` starts it with an almost empty environment, for example in each `import torch`.
+/// `ldconfig` makes no calls to record, so this is no loss.
 ///
 /// # Safety
 /// The requirements of [`carrier`] apply.

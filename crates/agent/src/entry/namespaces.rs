@@ -1,7 +1,7 @@
 //! Replaces `unshare` and `setns`. For some kinds of namespaces, the kernel refuses calls of these
 //! functions while the process has more than one thread. Threads of profiler plugins must not be
-//! the reason for a refusal. So the agent ends the plugins' recording before the call, and lets
-//! them record again after it.
+//! the reason for a refusal. So if the program has no further threads, the agent ends the plugins'
+//! recording before the call, and lets the plugins record again after the call.
 //!
 //! This does not help a program that makes the system call without glibc (as Go does).
 
@@ -32,7 +32,7 @@ impl Real {
 }
 
 /// Looks up the real functions. The constructor calls this, because a lookup takes the dynamic
-/// linker's lock.
+/// linker's lock, which a forked child may find locked forever.
 pub fn prepare() {
     UNSHARE.get();
     SETNS.get();

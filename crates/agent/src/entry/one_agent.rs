@@ -43,8 +43,8 @@ pub extern "C" fn state() -> u32 {
 /// copies find this one. Costs a few symbol lookups.
 pub fn another_is_first() -> bool {
     let name = TABLE_SYMBOL.as_ptr();
-    // SAFETY: `name` is a C string. RTLD_DEFAULT stands for the scope of the program, or of the
-    // library that loaded us.
+    // SAFETY: `name` is a C string. With RTLD_DEFAULT, dlsym searches the global scope, and then
+    // the scope in which this library was loaded.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name) };
     if first.is_null() {
         return false;
@@ -65,8 +65,8 @@ pub fn another_is_first() -> bool {
 }
 
 /// Returns whether `table` belongs to this copy of the agent, judging by the address of a function
-/// in the table. The address of the table itself cannot be compared: in this copy, too, the dynamic
-/// linker makes the name of the table refer to the first copy's table.
+/// in the table. The address of the table itself cannot be compared: the dynamic linker makes
+/// `counterpoint_agent` refer to the first copy's table, even in the code of this copy.
 fn is_own(table: *mut c_void) -> bool {
     let table = table.cast::<AgentTable>();
     // SAFETY: `dlsym` found the table. Every version of the table starts with its size, and the

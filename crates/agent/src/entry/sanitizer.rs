@@ -13,11 +13,11 @@
 //! did not set.
 //!
 //! Valgrind's helgrind and drd understand locks but not atomic operations. These tools would report
-//! data races in the memory for records, which several threads use one after the other. So nothing
-//! is recorded in a program that runs under one of them. ThreadSanitizer does not see the memory
-//! accesses of a library, such as this one, that was built without it. But it sees what libc's
-//! functions (`memcpy`, `clock_gettime`) read and write for this library, so the agent tells it to
-//! ignore work on the agent's own stacks.
+//! data races in the memory for records, which several threads use one after the other. So if a
+//! program runs under one of them, the agent records nothing for a profile that the environment
+//! asks for. ThreadSanitizer does not see the memory accesses of a library, such as this one, that
+//! was built without it. But it sees what libc's functions (`memcpy`, `clock_gettime`) read and
+//! write for this library, so the agent tells it to ignore work on the agent's own stacks.
 
 use std::ffi::{CStr, c_char, c_void};
 

@@ -11,9 +11,9 @@
 //! closes its counters, leaves its page (the memory for its records) in the old session's pool, and
 //! attaches again. If a session ends while a thread is inside a call, that call is not recorded.
 //!
-//! After a session, two things stay allocated: the mapping of the pool's part before its pages (1.1
-//! MiB of address space, some 20 KiB of memory), and 20 KiB of the session's own data. The next
-//! session reuses both, unless a thread still has state of the ended session. The names of the
+//! After a session, two things stay allocated: the mapping of what precedes the pages in the pool
+//! (1.1 MiB of address space, some 20 KiB of memory), and 20 KiB of the session's own data. The
+//! next session reuses both, unless a thread still has state of the ended session. The names of the
 //! session's files and its list of counters, about 1 KiB, are never freed.
 
 use std::ffi::CStr;
@@ -89,13 +89,14 @@ fn begin_unguarded(path: &CStr) -> i32 {
     run::set(keep(run));
     load::note_loaded();
     epoch::begin_session();
-    // An adapter's `session_began` may take the same lock, for example to register modules.
+    // The lock is given back first, because an adapter's `session_began` may take it, for example
+    // to register modules.
     drop(lock);
     guarded(|| ADAPTERS.iter().for_each(|adapter| (adapter.session_began)()));
     session::BEGAN
 }
 
-/// Ends the session. Returns 0, or 1 if no session was in progress.
+/// Ends the session. Returns 0, or 1 if no session was ended, usually because none was in progress.
 pub fn end() -> i32 {
     let _errno = ErrnoGuard::new();
     guarded(|| {

@@ -176,8 +176,8 @@ fn set_default_if_handled(signal: c_int) {
     }
 }
 
-/// Sets the thread's mask of blocked signals, which can also block the signals that libc reserves.
-/// Returns the previous mask.
+/// Sets the thread's mask of blocked signals, and returns the previous mask. The new mask can also
+/// contain the signals that libc reserves. Returns the previous mask.
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (new, old) = (&raw const mask as c_long, &raw mut before as c_long);

@@ -2,8 +2,8 @@
 //!
 //! LeakSanitizer reports heap memory as leaked if no pointer leads to it. It looks for pointers in
 //! the writable data of each library, on stacks and on the heap, but not in anonymous mappings,
-//! where most of our state is. [`keep`] therefore links everything that is never freed into one
-//! list, whose head is in this library's writable data.
+//! where most of our state is. [`keep`] therefore links all values that it keeps into one list,
+//! whose head is in this library's writable data.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,5 +1,6 @@
 //! Makes this library's code and data, and the part of a thread's stack that the library needs,
-//! present in memory. So a counter of page faults counts only the faults of the program.
+//! present in memory. Otherwise, a counter of page faults would also count faults that the library
+//! causes.
 //!
 //! The kernel maps a page of a library when the page is first used. The recorder may use a page for
 //! the first time between the two readings of the counters around a call:

@@ -15,9 +15,9 @@
 //!                               page without access
 //! ```
 //!
-//! * Signals are blocked during the work, so no signal handler of the program runs on our stack,
-//!   and none leaves our stack by `longjmp`. Signals that the thread itself causes are not blocked;
-//!   their handlers find 100 KiB or more of free stack.
+//! * Most signals are blocked during the work, so their handlers neither run on our stack nor leave
+//!   it by `longjmp`. Signals that the thread itself causes are not blocked; their handlers find
+//!   100 KiB or more of free stack.
 //! * The work does not call the program's own code, because that code may examine its stack or
 //!   throw exceptions.
 //! * Panics are caught on our stack, so nothing unwinds through the switch of stacks. For
@@ -254,9 +254,10 @@ fn map() -> Result<usize, i32> {
     Ok(stack)
 }
 
-/// Returns the size in bytes of the unused areas that are mapped below and above a stack. They keep
-/// the stack far from other memory, and are empty without valgrind. valgrind regards a change of
-/// the stack pointer by less than 2 MB as growth of the stack (see its option --max-stackframe).
+/// Returns the size in bytes of each of the two unused areas that are mapped below and above a
+/// stack. They keep the stack far from other memory, and are empty without valgrind. valgrind
+/// regards a change of the stack pointer by less than 2 MB as growth of the stack (see its option
+/// --max-stackframe).
 fn margin() -> usize {
     if runs_on_valgrind() { 4 << 20 } else { 0 }
 }

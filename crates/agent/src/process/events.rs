@@ -24,9 +24,10 @@ pub struct EventsFile {
     path: CString,
 }
 
-/// Begins a new file of events, which drops further events when its events and names have `limit`
-/// bytes. [`Writer`] collects 64 KiB before it writes, and its first write creates the file. `wrap`
-/// may add a layer around the file. Returns `None` if the process has no part of the profile.
+/// Begins a new file of events, whose writer drops further events once its events and names take up
+/// `limit` bytes. [`Writer`] collects 64 KiB before it writes, and its first write creates the
+/// file. `wrap` may add a layer around the file. Returns `None` if the process has no part of the
+/// profile.
 pub fn create<W: io::Write>(
     process: Process,
     limit: Option<u64>,

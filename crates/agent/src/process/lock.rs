@@ -1,4 +1,5 @@
-//! The process's lock. A thread has the lock while it changes data that all threads use.
+//! The process's lock. A thread takes the lock for changes of shared data that only one thread at a
+//! time may make.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -26,8 +27,8 @@ fn words() -> Result<&'static [AtomicU32; 2], i32> {
     Ok(unsafe { &*at })
 }
 
-/// Returns true at the first call in this process, or if that is not known. A forked child counts
-/// as a new process.
+/// Returns true at the first call in this process, and at every call if the memory for `WORDS`
+/// cannot be mapped. A forked child counts as a new process.
 pub fn is_first_in_process() -> bool {
     words().map_or(true, |[_, done]| done.swap(1, Ordering::Relaxed) == 0)
 }

@@ -7,7 +7,7 @@
 //! | [`plugins`] | stores which profiler plugins are loaded into the process |
 //! | [`plugin_ids`] | pushes ids of ops to profiler plugins |
 //! | [`program`] | calls a function before the program's `main` |
-//! | [`hosts`] | gives numbers to hosts that were seen, and writes their descriptions |
+//! | [`hosts`] | gives numbers to hosts, and remembers whether a part contains their descriptions |
 //! | [`names`] | stores the names and ids of libraries and exports, for all adapters |
 //! | [`losses`] | counts losses |
 //! | [`panics`] | catches internal panics, and switches the agent off after one |

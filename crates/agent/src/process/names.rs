@@ -52,10 +52,11 @@ pub fn for_each_known(mut body: impl FnMut(&Described, &[u8])) {
     known().for_each(|known| body(known.host, &known.frame));
 }
 
-/// Assigns ids to a library and its exports. If an equal library was seen before (a module that was
-/// loaded again), this library gets the same export ids, and the function returns `None`.
-/// Otherwise, it returns the library's frame (its metadata as bytes). The caller must write this
-/// frame to the profile, after the description of the library's host.
+/// Assigns ids to the exports of a library and, if the library is new, to the library itself. If an
+/// equal library was seen before (a module that was loaded again), this library gets the same
+/// export ids, and the function returns `None`. Otherwise, it returns the library's frame (its
+/// metadata as bytes). The caller must write this frame to the profile, after the description of
+/// the library's host.
 pub fn remember(
     library: &mut Library,
     host: &'static Described,

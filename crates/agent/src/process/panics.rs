@@ -22,8 +22,8 @@ pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Does what [`guarded`] does on a separate stack ([`own_stack`]), for work that needs more than 1
-/// KiB of stack. Also returns `None` if there is no memory for such a stack. Signals are blocked
-/// during the work.
+/// KiB of stack. Also returns `None` if there is no memory for such a stack. Most signals are
+/// blocked during the work.
 #[inline(always)]
 pub fn guarded_apart<T>(body: impl FnOnce() -> T) -> Option<T> {
     own_stack::run(|| guarded(body)).ok().flatten()

@@ -3,7 +3,8 @@
 //! launched a compute kernel, and writes the op's id as the kernel's argument `External id`. The
 //! op's record contains the same id ([`record::page::KEY_PLUGIN_ID`]).
 //!
-//! Ids are numbered from 1 in each process, on all threads together.
+//! All threads of a process take ids from one counter, which begins at 1; a forked child continues
+//! at its parent's last id.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -73,7 +74,7 @@ pub fn push() -> u64 {
 }
 
 /// Pops this id, which must be the last one that the calling thread has pushed. Does nothing if the
-/// id is older than the present recording.
+/// id is older than the present recording, or if no plugin takes ids.
 pub fn pop(id: u64) {
     if let Some(takers) = takers().filter(|takers| takers.has(id)) {
         takers.all.iter().for_each(|one| one.pop(Stack::Ops));

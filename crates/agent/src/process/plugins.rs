@@ -1,6 +1,6 @@
-//! The profiler plugins that are loaded into this process. Each file is loaded at most once and is
-//! never unloaded, so several adapters can use it. Each adapter makes its own sessions
-//! (`Profiler::create`).
+//! The profiler plugins that are loaded into this process. A file that is loaded already is not
+//! loaded again, and is never unloaded, so several adapters can use it. Each adapter makes its own
+//! sessions of the plugins' profilers (`Profiler::create`).
 //!
 //! A forked child has the plugins' memory but not their threads. In such a child, the agent loads
 //! no plugins and [`loaded`] returns none.
@@ -53,7 +53,7 @@ static LOADING: AtomicU64 = AtomicU64::new(0);
 
 /// Lines that plugins have logged and no adapter has taken yet.
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
-/// Maximum number of lines that are kept. Further lines are dropped.
+/// Maximum number of lines in [`LINES`]. Further lines are dropped.
 const MOST_LINES: usize = 1000;
 static LEVEL: AtomicU32 = AtomicU32::new(2);
 

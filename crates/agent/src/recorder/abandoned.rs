@@ -1,7 +1,7 @@
 //! Removes *abandoned* calls from a thread's list of open calls. An abandoned call never ends,
-//! because an exception or `longjmp` has left it. The recorder recognises an abandoned call when a
-//! call around it ends, or when the thread begins a new call whose stack frame is not below that of
-//! the abandoned call.
+//! because an exception or `longjmp` has left it. The recorder usually recognises an abandoned call
+//! when a call around it ends, or when the thread begins a new call whose stack frame is not below
+//! that of the abandoned call.
 
 use model::Loss;
 

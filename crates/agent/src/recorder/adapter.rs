@@ -7,8 +7,8 @@ use crate::state::source::RunSource;
 /// The functions and properties of one adapter. `entry/adapters.rs` lists all adapters.
 #[derive(Debug)]
 pub struct Adapter {
-    /// Called by this library's constructor in every process, before there are threads. Looks up
-    /// symbols that must not be looked up later.
+    /// Called by this library's constructor in every process, usually before there are further
+    /// threads. Looks up symbols that must not be looked up later.
     pub prepare: fn(),
     /// Called at the end of the constructor, when the agent knows whether the environment asks for
     /// a profile.
@@ -20,7 +20,8 @@ pub struct Adapter {
     /// Called after a session (a recording that the program itself begins) has begun, on the thread
     /// that began it.
     pub session_began: fn(),
-    /// Called before a session ends, on the thread that ends it. The adapter can still write to the
+    /// Called before a session ends, on the thread that ends it, and also if the program ends a
+    /// session although none is in progress. In a session, the adapter can still write to the
     /// process's part of the profile.
     pub session_ends: fn(),
     /// Called when the process ends normally while it is being recorded, on the thread that ends

@@ -417,7 +417,8 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
         guarded(|| {
             let depth = (*thread).depth as usize;
             // If the thread is exiting, the plugins' thread-local values (C++ objects) have been
-            // destroyed by now. So the ids of open calls must not be popped.
+            // destroyed by now. Popping the ids of open calls would use these values, so the ids
+            // are set to 0.
             (0..depth).for_each(|at| (*thread).collected[at].plugin_id = 0);
             (0..depth).rev().for_each(|at| collectors::abandon(&mut *thread, at));
         });

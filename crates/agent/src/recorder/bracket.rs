@@ -11,8 +11,9 @@
 //! contain them. The counters therefore include the two clock reads and half of each reading of the
 //! counters (see [`crate::recorder::calibrate`]).
 //!
-//! A call has the same states in all adapters. [`OpenCall`] contains the state, and [`Ending`] says
-//! how the recorder finds the open call when the call ends.
+//! A call has the same states in all adapters, unless it is recorded apart
+//! ([`Thread::record_apart`]). [`OpenCall`] contains the state, and [`Ending`] says how the
+//! recorder finds the open call when the call ends.
 //!
 //! ```text
 //!   new ──── no budget ────────────────────────────────┐
@@ -38,8 +39,8 @@
 //!
 //! The bracket does not allocate, lock or panic, and it does not change `errno`. Its usual system
 //! calls are those of the counters. The memory that the bracket writes to belongs to the thread, is
-//! present, and is not shared with a forked child. So the bracket causes no page fault that would
-//! be counted in an empty call.
+//! present, and is not shared with a forked child. So these writes cause no page fault that the
+//! counters would count for the call.
 
 use std::ffi::c_void;
 
@@ -82,9 +83,9 @@ pub enum Ending {
     /// has ended. `frame` is a stack address in the frame of the host's function that called the
     /// agent before the call.
     ByExport,
-    /// The call ends when the host calls the agent again, from the same place as before the call,
-    /// so that `frame` is the same. Further stack frames of the host may be between that frame and
-    /// the call.
+    /// The call ends when the host calls the agent again, from the same stack frame as before the
+    /// call, so that `frame` is the same. Further stack frames of the host may be between that
+    /// frame and the call.
     ByFrame,
     /// The call ends as with [`Self::ByFrame`], but the host calls the agent in any case, even
     /// after an exception. `frame` is made by [`held`] and is not a stack address. So the recorder
@@ -135,7 +136,7 @@ pub fn stack_address() -> usize {
 pub(crate) struct Finished {
     pub(crate) export: u32,
     pub(crate) start: u64,
-    /// The numbers that the adapter has kept about the call in the call's slot.
+    /// The numbers that the adapter has stored for the open call ([`Slot`]).
     pub(crate) numbers: [u64; 3],
 }
 
@@ -258,8 +259,8 @@ impl Thread {
         true
     }
 
-    /// Records a call for which [`Thread::read_apart`] has read the counters, and which has just
-    /// ended. `before` is the reading at its start. Returns whether the call was recorded.
+    /// Records a call that has just ended, and at whose start [`Thread::read_apart`] was called.
+    /// `before` is what `read_apart` has stored. Returns whether the call was recorded.
     pub(crate) fn record_apart(&mut self, call: &Call, before: &Readings) -> bool {
         if self.busy.is_set() || self.depth as usize >= DEEPEST {
             losses::lose(Loss::ProbeReentered, 1, 0);
@@ -314,7 +315,7 @@ impl Thread {
         })
     }
 
-    /// Records the call that has just ended. Its index among the open calls was `self.depth`.
+    /// Records the call that has just ended. Its state and readings have the index `self.depth`.
     #[inline(always)]
     pub(super) fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
         // The values that collectors measured for a call must be on the same page as the call's
@@ -331,7 +332,8 @@ impl Thread {
         let state = place.state;
         place.state = state.after_end();
         let drawn = state.has(State::DRAWN).then(|| self.draws.drawn_at(at));
-        // SAFETY: `at` is the index that the call had, and a page with enough space is attached.
+        // SAFETY: `at` is the index of the call's readings, and a page with enough space is
+        // attached.
         unsafe {
             if self.counting {
                 self.record_with_counters(call, drawn.as_ref(), at, state);
@@ -353,7 +355,8 @@ impl Thread {
     /// Writes the record of a call, on a thread that has counters.
     ///
     /// # Safety
-    /// `at` must be the index that the call had, and a page with enough space must be attached.
+    /// `at` must be the index of the call's readings, and a page with enough space must be
+    /// attached.
     #[inline(never)]
     unsafe fn record_with_counters(
         &mut self,
@@ -362,8 +365,8 @@ impl Thread {
         at: usize,
         state: State,
     ) {
-        // SAFETY: by contract, a page with enough space is attached, and `at` is the index that the
-        // call had, so the readings at this index have the layout of this run's plan of counters.
+        // SAFETY: by contract, a page with enough space is attached, and `at` is the index of the
+        // call's readings, which have the layout of this run's plan of counters.
         unsafe {
             if state.has(State::UNCOUNTED) {
                 return record_uncounted(&mut self.writer, call, drawn, self.run);

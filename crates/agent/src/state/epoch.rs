@@ -50,7 +50,7 @@ pub fn begin_environment() {
 /// in progress.
 pub fn begin_session() {
     static LAST: AtomicU32 = AtomicU32::new(OF_ENVIRONMENT);
-    // When all numbers up to `IDLE` are used up, they start again at 2.
+    // When all numbers below `IDLE` are used up, they start again at 2.
     let mut epoch = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if !(2..IDLE).contains(&epoch) {
         epoch = 2;
@@ -59,7 +59,8 @@ pub fn begin_session() {
     let _ = EPOCH.compare_exchange(IDLE, epoch, Ordering::SeqCst, Ordering::Relaxed);
 }
 
-/// Ends the current epoch. If the agent is switched off permanently, nothing changes.
+/// Ends the current epoch. Sets the epoch to [`IDLE`], unless the agent is switched off
+/// permanently.
 pub fn pause() {
     let epoch = current();
     if epoch != OFF {

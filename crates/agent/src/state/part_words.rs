@@ -37,7 +37,7 @@ pub struct PartWords {
     pub leaving_ns: AtomicU64,
     /// The time at which the process started, in clock ticks since boot.
     pub start_time: AtomicU64,
-    /// Null until the part is created, and if that fails.
+    /// Null until the part is created; stays null if the part cannot be created.
     pub paths: AtomicPtr<Paths>,
 }
 

@@ -131,8 +131,8 @@ fn lost_pool(path: &CStr, errno: i32) {
 /// if the length is not needed.
 fn ns_per_tick(file: &RunFile) -> u64 {
     /// If at least this much time has passed since the first snapshot, the errors of both clock
-    /// readings (some ten nanoseconds) matter little. If the first snapshot is more recent, because
-    /// a session has just begun, the loop below waits.
+    /// readings (some ten nanoseconds) matter little. If the first snapshot is more recent, for
+    /// example because a session has just begun, the loop below waits.
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     let Some(first) = file.snapshots.first() else { return 0 };
     if file.clock != ClockKind::Tsc || file.counters.is_empty() {

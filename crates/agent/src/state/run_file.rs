@@ -11,9 +11,9 @@ const _: () = assert!(VARIABLE.to_bytes().len() == RUN_FILE_VARIABLE.len());
 /// The size of the buffer for the path, in bytes. It includes the terminator.
 pub const PATH_BYTES: usize = 4096;
 
-/// The path of the run file, copied before the program can change its environment. It is written by
-/// this library's constructor, which runs before there are other threads, or by the thread that
-/// loads the run.
+/// The path of the run file. This library's constructor copies it from the environment, before
+/// there are other threads and before the program can change its environment. If a source of runs
+/// makes the run file, the path is written by the thread that loads the run.
 static mut PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 static WANTED: AtomicBool = AtomicBool::new(false);
 

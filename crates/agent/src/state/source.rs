@@ -10,7 +10,8 @@ pub struct RunSource {
     /// Common prefix of the environment variables with which this source asks for a profile. A
     /// program that the process starts with one of these variables is recorded, too.
     pub prefix: &'static [u8],
-    /// Called by the constructor, but not in a process that has more rights than its user.
+    /// Called by the constructor if the environment names no run file, but not in a process that
+    /// has more rights than its user.
     pub is_asked_for: fn() -> bool,
     /// Called when the process is about to record something for the first time. Makes the run file,
     /// and writes its NUL-terminated path to the buffer. Returns false if nothing can be recorded.

@@ -32,7 +32,8 @@ pub struct RankAcross {
     /// The rank's self time as a multiple of the mean over the ranks.
     pub of_mean: Option<f64>,
     /// The op in which the rank's self time is farthest above the median over the ranks. An op in
-    /// which the rank stands out has priority. `None` if the rank exceeds the median in no op.
+    /// which the rank stands out has priority. `None` if the rank exceeds the median in no op for
+    /// which its self time is known.
     pub slow: Option<Excess>,
 }
 
@@ -81,7 +82,7 @@ impl Excess {
         self.own_ns - self.median_ns
     }
 
-    /// Returns the excess as a part of the median. `None` if the median is 0.
+    /// Returns the excess divided by the median. `None` if the median is 0.
     pub fn part(&self) -> Option<f64> {
         (self.median_ns > 0.0).then(|| self.ns() / self.median_ns)
     }
@@ -102,7 +103,8 @@ impl RunAcross {
         found
     }
 
-    /// Returns the ranks that are above the median in an op, the largest excess first.
+    /// Returns the ranks that are above the median in an op, each with its [`RankAcross::slow`],
+    /// the largest excess first.
     pub fn by_excess(&self) -> Vec<(&RankAcross, Excess)> {
         let all = self.ranks.iter().filter_map(|rank| Some((rank, rank.slow?)));
         let mut all: Vec<(&RankAcross, Excess)> = all.collect();

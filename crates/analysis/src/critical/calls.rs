@@ -164,8 +164,9 @@ impl Grid {
     }
 }
 
-/// Call `i` is a region or a task (the work of a parallel region on one thread). Returns the index
-/// of this region or of the task's region. [`NO`] if the call has no region number.
+/// Call `i` must be a region or a task (the work of a parallel region on one thread). Returns the
+/// index of this region, or of the region to which the task belongs. [`NO`] if the call has no
+/// region number.
 fn region(
     columns: &Columns,
     i: usize,

@@ -16,6 +16,7 @@ pub(super) struct Node {
     pub begin: u64,
     pub end: u64,
     /// Ticks from the latest end of the nodes that this node waits for to the start of this node.
+    /// If it waits for none, the ticks are counted from the start of the first node.
     pub gap: u64,
     pub owner: OpId,
     /// The ranges (stretches of time that the program named) around the step.

@@ -31,8 +31,8 @@ struct Seen {
     duration_ns: i64,
     correlation: Option<u64>,
     external: Option<u64>,
-    /// For an activity of a device: the process and the id of the op that launched it, if the agent
-    /// recorded this op.
+    /// For an activity of a device: the process and the id of the op that launched it, if
+    /// Counterpoint's agent (its library in the program) recorded this op.
     live: Option<(usize, u64)>,
     on_device: bool,
 }
@@ -143,9 +143,9 @@ fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
     let call = |at: u32| &calls.all[at as usize];
     let launched: HashSet<u64> =
         found.iter().filter(|(_, s)| s.on_device).filter_map(|(_, s)| s.correlation).collect();
-    // Two maps from ids to calls that did not run on a device. The first contains the call that
-    // launched something under the id. The second contains the innermost op with the id, which is
-    // the op that began last.
+    // Two maps from ids to calls that did not run on a device. The key of the first map is the
+    // correlation id of a call, which may have launched an activity. The second map contains the
+    // innermost op with an external id, which is the op that began last.
     let (mut launchers, mut ops) = (HashMap::new(), HashMap::new());
     for (at, seen) in found.iter().filter(|(_, seen)| !seen.on_device) {
         launchers.extend(seen.correlation.map(|id| (id, *at)));

@@ -164,8 +164,8 @@ impl Cutter<'_> {
         self.steps.push(Step { begin: last.max(begin), first, join, ..step });
     }
 
-    /// Returns the calls for which this call waited at its end: tasks of its region, or an activity
-    /// of a device.
+    /// Returns the calls for which this call waited: tasks of a region on other threads, or an
+    /// activity of a device. Leaves out calls that ended after this call.
     fn joined(&self, at: u32, call: &Call) -> Vec<u32> {
         let over = |of: &u32| self.calls.all[*of as usize].end <= call.end;
         let of_region = (call.role == Role::Region && call.of != NO)

@@ -74,7 +74,7 @@ impl Bins {
     }
 }
 
-/// Returns the geometric middle of a bin.
+/// Returns the geometric middle of a bin; 0 for the bin of values below 1.
 pub fn middle(bin: u16) -> f64 {
     match bin {
         ZERO => 0.0,

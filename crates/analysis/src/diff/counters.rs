@@ -3,8 +3,8 @@
 //! A counter of a row is *exact* if all runs of A (at least two) have the same sum and number of
 //! calls, and so have all runs of B. An example is the number of page faults of a program that does
 //! the same in each run. If an exact counter differs between A and B, this is a fact that needs no
-//! test. Other counters, and all metrics, are tested like times. All rows of one counter or metric
-//! are tested together.
+//! test. Other counters, and all metrics, are tested like times if their values are above 0. All
+//! rows of one counter or metric are tested together.
 
 use super::matching::Match;
 use super::ranks::median;
@@ -43,7 +43,7 @@ pub enum Known {
 }
 
 /// Adds the comparison of counters and metrics to each row of the comparison that matches exactly
-/// one row of A with one row of B.
+/// one row of A with one row of B. Counters and metrics without values on one side are left out.
 pub fn judge(
     rows: &mut [DiffRow],
     sides: &[Sides; 2],

@@ -2,11 +2,11 @@
 //! all differences of a pair at once. A step-down procedure tests all ops and statistics together.
 //!
 //! If two programs are equal, the two runs of a pair could as well have been exchanged. That would
-//! change the signs of all differences of this pair, for all ops and both statistics. The test
-//! compares the observed |t| (defined below) with the |t| after such changes of sign, called
-//! *flips*. With few pairs, all flips are tried; with more pairs, the identity and random flips
-//! (see [`DRAWN`]). The test assumes nothing about the distribution of the differences, or about
-//! how ops depend on each other.
+//! change the signs of all differences of this pair, for all ops and statistics. The test compares
+//! the observed |t| (defined below) with the |t| after such changes of sign, called *flips*. With
+//! few pairs, all flips are tried; with more pairs, the identity and random flips (see [`DRAWN`]).
+//! The test assumes nothing about the distribution of the differences, or about how ops depend on
+//! each other.
 //!
 //! **Statistic.** |t| of the winsorised differences d of the n pairs: every |d| above the k-th
 //! largest is cut to that size, with k = ⌊n/4⌋ + 1. Flips change neither the |d| nor the size to
@@ -125,8 +125,8 @@ fn for_each_flip(pairs: usize, mut with: impl FnMut(&[f64])) {
     }
 }
 
-/// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). Such numbers also decide
-/// the order of the runs of a series.
+/// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). `run` also uses such
+/// numbers to choose the order of the runs of a series.
 pub fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

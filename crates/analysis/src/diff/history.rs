@@ -58,7 +58,8 @@ pub struct ChangePoint {
     /// The 95 % interval of the change (Mann and Whitney), as if the position of the change had
     /// been known before the test.
     pub interval: [f64; 2],
-    /// The probability of finding a Q that is at least as large in a history without a change.
+    /// The probability of finding a Q that is at least as large if nothing changed in the tested
+    /// history, or in the tested part of it.
     pub p: f64,
 }
 
@@ -111,8 +112,8 @@ pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     History { whole, left_out: all - rows.len(), rows }
 }
 
-/// Returns the change points of each row in order. `rows` must contain a positive time for each
-/// point of each row. With fewer than [`FEWEST`] points, there are no change points.
+/// Returns the change points of each row, the earliest first. `rows` must contain a positive time
+/// for each point of each row. With fewer than [`FEWEST`] points, there are no change points.
 ///
 /// Cost: rows × points² × orders.
 pub fn change_points(rows: &[Vec<f64>]) -> Vec<Vec<ChangePoint>> {

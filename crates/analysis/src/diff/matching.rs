@@ -51,8 +51,8 @@ pub struct Match {
 }
 
 /// Matches rows. Each row is in exactly one match. `in_order` is, for each side, the number of rows
-/// at the beginning of the list that are in the order of the program. The rows after these are
-/// treated as if they had no neighbours.
+/// at the beginning of the list that are in the order of the program. Other rows are not matched by
+/// their neighbours.
 pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Match> {
     let mut all =
         Matching { free_a: vec![true; a.len()], free_b: vec![true; b.len()], found: vec![] };
@@ -210,7 +210,7 @@ impl Matching {
 
     /// Matches a single unmatched row between two matched neighbours with the single unmatched row
     /// between the same neighbours on the other side. The start and the end of the program count as
-    /// neighbours, but one of the two neighbours must be a row.
+    /// neighbours, but at least one of the two neighbours must be a row.
     fn between_neighbours(&mut self, in_order: [usize; 2]) {
         let gaps = |free: &[bool], of: &dyn Fn(usize) -> usize| {
             let mut gaps: BTreeMap<(Option<usize>, Option<usize>), Vec<usize>> = BTreeMap::new();
@@ -321,8 +321,9 @@ mod tests {
         assert_eq!(found(&a, &b), expected);
     }
 
-    /// Of rows with the same key, those with the same library are matched first. Among these, the
-    /// rows with the same source location are matched first, unless lines have moved.
+    /// Of rows with the same key, those with the same library are matched first. Of those with the
+    /// same library, too, the rows with the same source location are matched first, unless lines
+    /// have moved.
     #[test]
     fn libraries_and_places_count_more_than_the_order() {
         let of = |rows: &[(&str, &str)]| -> Vec<Identity> {

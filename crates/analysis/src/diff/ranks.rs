@@ -148,8 +148,8 @@ mod tests {
         // Walsh averages of 1, 2, 6: 1, 1.5, 3.5, 2, 4, 6; sorted 1, 1.5, 2, 3.5, 4, 6.
         assert_eq!(hodges_lehmann(&[6.0, 1.0, 2.0]), Some(2.75));
         assert_eq!(hodges_lehmann(&[]), None);
-        // For six differences, the 95 % interval is the whole range: 1/32 of the probability is
-        // outside.
+        // For six differences, the 95 % interval is the whole range, which contains the centre with
+        // probability 31/32.
         let six = [3.0, 1.0, 2.0, 5.0, 4.0, 6.0];
         let found = interval(&six, 0.95).unwrap();
         assert_eq!((found.low, found.high, found.estimate), (1.0, 6.0, 3.5));

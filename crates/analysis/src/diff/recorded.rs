@@ -29,11 +29,11 @@ pub enum By {
     Activity,
 }
 
-/// Identifies a row: rows of two runs with equal identities are the same row. The identity contains
-/// nothing that differs between processes.
+/// Identifies a row of a run. Usually, the same row of another run has an equal identity. The
+/// identity contains nothing that differs between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
-    /// Name of the op, loop, module or kind of activities.
+    /// Name of the op, loop, module or kind of activities; for a site, of its op.
     pub name: String,
     /// Types and shapes of the arguments, or empty.
     pub arguments: String,
@@ -69,11 +69,12 @@ pub struct RunRow {
     pub estimated_total_ns: Option<Estimated>,
     /// Sum of the self times. `None` if it is not known, or if the calls belong to no thread.
     pub own_ns: Option<f64>,
-    /// Shortest call. `None` also in a run with a budget and in a dataset.
+    /// Shortest call. For a site, the shortest dispatch. `None` if it is not known, for example in
+    /// a run with a budget or in a dataset.
     pub call_min_ns: Option<f64>,
     /// Shortest dispatch, with durations as in `dispatch_p10_ns`.
     pub dispatch_min_ns: Option<f64>,
-    /// 10th percentile of single calls.
+    /// 10th percentile of single calls; for a site, of dispatches.
     pub call_p10_ns: Option<f64>,
     /// 10th percentile over dispatches. The duration of a dispatch is the sum over its workgroups.
     /// For a row without dispatches, this is the 10th percentile of single calls.
@@ -111,12 +112,14 @@ pub struct Reading {
     pub is_metric: bool,
 }
 
-/// The data of one run that a comparison needs.
+/// The data of one run that a comparison needs. If the run has several passes (repetitions of the
+/// recorded calls), the times below are means over the passes.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// The rows in the order of the program, as far as that is known.
     pub rows: Vec<RunRow>,
-    /// Rows by op. Their self times add up to the time in calls. Empty if `rows` are by op.
+    /// Rows by op. The self times of these rows add up to the time in calls. Empty if `rows` are by
+    /// op.
     pub ops: Vec<RunRow>,
     /// Time in recorded calls, in ns. `None` if it is not known.
     pub total_ns: Option<f64>,
@@ -131,7 +134,8 @@ pub struct Recorded {
     pub raw: bool,
     /// Whether only some calls were timed.
     pub sampled: bool,
-    /// Whether `rows` are not in the order of the program.
+    /// Set for a dataset: `rows` are not in the order of the program. (Rows of modules and
+    /// activities are not, either.)
     pub is_unordered: bool,
 }
 

@@ -88,7 +88,7 @@ pub enum Effect {
     },
 }
 
-/// A summary of the values of some calls.
+/// A summary of a variable's values in a group of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Level {
     /// The median of the values.

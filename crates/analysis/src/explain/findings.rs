@@ -14,14 +14,14 @@
 //! below its limit ([`CORRELATION`], [`TAIL`] or [`INFORMATION`]) does not count, however certain
 //! the association is.
 //!
-//! **Chance.** The durations are put into many other orders (`permuted`). A variable is reported
-//! only if one of its strengths is larger than in all of these orders. The number of orders is
-//! chosen so that the probability that any variable is reported by chance is at most `LEVEL`
-//! (Bonferroni over all strengths that were tested).
+//! **Chance.** The durations are put into many other orders (`permuted`). A variable becomes a
+//! finding only if one of its strengths is larger than in all of these orders. The number of orders
+//! is chosen so that the probability that any variable is reported by chance is at most `LEVEL`
+//! (Bonferroni over the strengths of all variables).
 //!
 //! **Drift.** If durations change with the time in the run, they are associated with every variable
 //! that changed over the run. So if they drift, the strengths of all variables but the time are
-//! computed from the ranks of the durations within each sixteenth of the run.
+//! tested with the ranks of the durations within each sixteenth of the run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -70,13 +70,15 @@ const SAME_CLASSES: f64 = 0.8;
 /// strength is at least this part of the other strength.
 const SIMPLER: f64 = 0.9;
 
-/// The variables that are associated with the durations of some calls.
+/// The result of an analysis: the variables that are associated with the durations of the analysed
+/// calls.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// The reason why there are no findings. `None` if the variables were analysed, even if no
     /// finding resulted.
     pub silent: Option<Silent>,
-    /// Whether the durations drift. A drift is removed before the other variables are analysed.
+    /// Whether the durations drift. If so, the drift is removed before the other variables are
+    /// analysed.
     pub drifts: bool,
     pub slow: Slow,
     /// The reported variables, the strongest first. A finding that explains most of the slow calls'
@@ -110,7 +112,7 @@ pub struct Slow {
     pub of_all: f64,
 }
 
-/// A variable that is associated with slow calls.
+/// A variable that is associated with the durations of the analysed calls.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub what: What,
@@ -179,7 +181,8 @@ impl Durations {
         };
         let (ranks, is_slow) = (level(&self.ranks), level(&self.is_slow));
         let from_middle: Vec<f32> = ranks.iter().map(|rank| rank.abs()).collect();
-        // If durations drift, the distances of their ranks from the middle drift, too.
+        // If durations drift, the distances of their ranks from the middle can drift, too, so lines
+        // are subtracted from these distances as well.
         let level_from_middle = level(&from_middle);
         Blocks::for_time(&[&ranks, &from_middle, &is_slow], &[&ranks, &level_from_middle, &is_slow])
     }
@@ -250,8 +253,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     let level = Durations::without_drift(durations);
     let time = variables.iter().find(|one| matches!(one.values, Values::Time));
     let of_time = time.map_or_else(Vec::new, |time| strengths(&time.values, &recorded));
-    // A drift makes all neighbouring calls look similar, so these blocks are computed from
-    // durations without a drift.
+    // A drift makes all neighbouring calls look similar, so `blocks_for_time` removes it before it
+    // computes the blocks.
     let drifts = recorded.blocks_for_time().is_some_and(|blocks| {
         survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
     });
@@ -282,8 +285,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     found.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
     let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
     if let Some(time) = time.filter(|_| drifts) {
-        // After the drift was removed, a variable that changed with the time has no strength left.
-        // So its strength is computed from the recorded durations.
+        // After the drift was removed, a variable that changed with the time has little strength
+        // left. So its strength is computed from the recorded durations.
         let also = |one: &&&Variable| {
             strongest(&strengths(&one.values, &recorded)) > 0.0
                 && are_same(&time.values, &one.values, durations.len())
@@ -500,7 +503,7 @@ fn survive(
                     }
                     // If the order has first calls at all positions of first calls, its sum is the
                     // recorded one, which says nothing about chance. First calls in one block move
-                    // together, so this happens in about one of n orders of n calls.
+                    // together, so with n calls, this happens in about one of n orders.
                     Strength::First { places, .. } if stay(places, &order) => continue,
                     Strength::First { places, found } => (sum_of(places, &ranks), *found),
                 };

@@ -18,16 +18,16 @@ const MOST_OPS: usize = 256;
 
 /// The calls of other threads that were running at the start of each call of an op.
 pub(super) struct Meanwhile {
-    /// For each call, the number of other threads that were in any call.
+    /// For each call, the number of other threads that were in any call when this call began.
     pub threads: Vec<u16>,
     /// For each of some ops: how many of its calls were running on other threads when each analysed
     /// call began.
     pub ops: Vec<(Key, Vec<u16>)>,
 }
 
-/// The counts of neighbours that all workers together keep at once take at most this many bytes. A
-/// single op may need more. If the counts for all ops need more, the pages (blocks of recorded
-/// calls) are read several times, each time for some of the ops.
+/// The counts of neighbours that all workers together keep at once are limited to about this many
+/// bytes. A single op may need more. If the counts for all ops need more, the pages (blocks of
+/// recorded calls) are read several times, each time for some of the ops.
 const MEMORY: usize = 256 << 20;
 
 struct Found {

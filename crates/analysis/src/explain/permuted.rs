@@ -32,7 +32,7 @@ const LEAST_BLOCKS: usize = 16;
 const LEAST_MEANS: usize = 20;
 /// The length of a block as a multiple of τ − 1; twice as much to test the time in the run.
 const TIMES_TAU: f64 = 4.0;
-/// The length of a block as a multiple of [`reach`].
+/// To test the time in the run, the mean length of a block is at least this many times [`reach`].
 const TIMES_REACH: usize = 2;
 /// [`reach`] is the smallest number of neighbours for which τ − 1 is at least this part of the
 /// largest τ − 1.

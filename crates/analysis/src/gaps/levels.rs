@@ -111,7 +111,7 @@ impl LevelSums {
         &mut self.sums[place].1
     }
 
-    /// Adds a call of this thread.
+    /// Adds a call that ran on `thread`.
     pub fn call(&mut self, thread: (usize, usize), call: &Ended) {
         let level = call.depth.min(DEEPEST) as u32;
         let sum = self.sum(At { thread, level, op: call.op });

@@ -1,5 +1,5 @@
-//! Matches the starts and ends of hits (entries into loops and functions). The loops' mode `log`
-//! records the start and the end of the first hits of each loop, with their times.
+//! Matches the starts and ends of hits (entries into loops and functions). In mode `log`, the
+//! starts and ends of the first hits of each loop or function are recorded, with their times.
 //!
 //! Events are ordered only within one thread and module, so there is one stack of open hits for
 //! each module in each thread. An end belongs to the latest start of the same id that has no end
@@ -30,8 +30,8 @@ pub struct LoggedHit {
     pub end_address: Option<u64>,
 }
 
-/// Returns all hits, in the order of their starts in `events`, and the number of ends without a
-/// start.
+/// Returns the hits, in the order of their starts in `events`, and the number of ends without a
+/// start. Events that belong to none of `modules` are skipped.
 pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u64) {
     let mut open: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
     let (mut hits, mut lonely) = (Vec::new(), 0);
@@ -103,10 +103,11 @@ impl Logged {
     }
 }
 
-/// Returns, for each id, where its loop is in the machine code. The range reaches from the lowest
-/// `begin_address` to the highest `end_address` of the loop's hits. Copies of a loop (from
-/// unrolling or inlining) have the same id and different addresses. Addresses in different shared
-/// objects cannot be compared, so only hits of the registration with index `module` are used.
+/// Returns, for each id that has hits, where its loop or function is in the machine code. The range
+/// reaches from the lowest `begin_address` to the highest `end_address` of the hits with this id.
+/// Copies of a loop (from unrolling or inlining) have the same id and different addresses.
+/// Addresses in different shared objects cannot be compared, so only hits of the registration with
+/// index `module` are used.
 pub fn places(hits: &[LoggedHit], module: usize) -> HashMap<u32, (u64, Option<u64>)> {
     let mut places: HashMap<u32, (u64, Option<u64>)> = HashMap::new();
     for hit in hits.iter().filter(|hit| hit.module == module) {

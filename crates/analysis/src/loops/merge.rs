@@ -170,7 +170,8 @@ impl<'a> Sums<'a> {
         self.all.entry(row.id).or_insert_with(Cell::empty).add(&cell);
     }
 
-    /// Returns the sums of a row's counters. Element `i` is the sum of the profile's counter `i`.
+    /// Returns the sums of a row's counters. Element `i` is the sum of the profile's counter `i`;
+    /// it is `None` or absent if the row has no value of this counter.
     fn counters_of(&self, module: &LoopModule, row: &LoopRow) -> Vec<Option<CounterSum>> {
         let mut sums = Vec::new();
         let places = self.counters.get(module.process).map_or(&[][..], Vec::as_slice);

@@ -113,14 +113,15 @@ pub struct Times {
     /// The time of all hits, including everything inside.
     pub inclusive: Estimate,
     /// Self time: the time without the instrumented loops directly inside. Missing without a side
-    /// table, or if the loops inside took longer than the row by more than chance explains. Except
-    /// in mode timed, also missing if the time of a loop inside is missing, or if not all hits
-    /// ended. Loops inside may have ended even in hits that did not end.
+    /// table, or if the loops inside took longer than the row by more than the interval explains.
+    /// Except in mode timed, also missing if the time of a loop inside is missing, or if not all
+    /// hits ended. Loops inside may have ended even in hits that did not end.
     pub own: Option<Estimate>,
     /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
     /// The row's part of the inclusive time of the function or loop around it. Missing for
-    /// outermost rows, if that time is not above 0, or if not all hits around the row ended.
+    /// outermost rows, if that time is missing or not above 0, or if not all hits around the row
+    /// ended.
     pub share: Option<Estimate>,
 }
 

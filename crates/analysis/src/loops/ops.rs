@@ -16,8 +16,8 @@ use super::dispatches::Dispatches;
 use super::{LoopNode, LoopTable, LoopTree};
 
 /// The ops around the functions of modules, by identity of the module and name of the function. The
-/// body of a parallel loop runs as tasks on several threads. For such a function, the map contains
-/// these tasks.
+/// body of a parallel loop is a function that runs as tasks on several threads. For this function,
+/// the map contains the tasks, or the op if no tasks are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpsAround(BTreeMap<[u8; 16], BTreeMap<String, Vec<OpId>>>);
 
@@ -86,8 +86,8 @@ fn is_parallel(function: &str) -> bool {
     function.contains("parallel_lambda")
 }
 
-/// Returns the ops with this name in these processes. With `prefers_tasks`, returns their tasks if
-/// there are any.
+/// Returns the ops with this name in these processes. With `prefers_tasks`, returns the tasks with
+/// this name instead, if there are any.
 fn called(
     profile: &Profile,
     processes: &BTreeSet<usize>,

@@ -42,14 +42,15 @@ pub struct Requests {
     pub is_straight: bool,
 }
 
-/// Bounds of the bytes that a loop moved.
+/// Bounds of the bytes that a loop requested, or of the argument bytes that calls of an op touched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     pub bytes_at_most: u128,
     /// A lower bound of the bytes. `None` if code in the machine loop is conditional, or if the
     /// bounds are those of a footprint.
     pub bytes_at_least: Option<u128>,
-    /// An upper bound of the bytes per second. `None` if the time is not known well enough.
+    /// An upper bound of the bytes per second. `None` if the time or its interval is missing, or if
+    /// the interval's lower end is not above 0.
     pub rate_at_most: Option<f64>,
 }
 

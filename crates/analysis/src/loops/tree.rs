@@ -18,7 +18,7 @@ pub enum TableChoice {
     Embedded,
     /// The side table was given as a file.
     File,
-    /// The embedded side table cannot be used. The text is the reason.
+    /// The module has embedded side tables, but none that can be used. The text is the reason.
     Unusable(String),
 }
 
@@ -99,9 +99,10 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
 }
 
 /// Checks that modules with the same identity do not contain different side tables. Each table is
-/// compared with that of the first module; tables that cannot be read are skipped. Different tables
-/// were made from different instrumented texts or by different versions of the instrumentation.
-/// Adding up the numbers of such modules would mix different loops.
+/// compared with the first one of the same identity. There is no comparison if one of the two
+/// cannot be read. Different tables were made from different instrumented texts or by different
+/// versions of the instrumentation. Adding up the numbers of such modules would mix different
+/// loops.
 ///
 /// # Errors
 /// Fails with [`UnfitTable::Differs`] if two tables differ.

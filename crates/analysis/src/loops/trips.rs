@@ -14,8 +14,8 @@
 //!   all hits   ΣI₁ + ΣN · ΣI₂/Σm        the sums are over threads and registrations
 //! ```
 //!
-//! There is no estimate in two cases: no hit of the second stratum was counted (m = 0) although it
-//! has hits, or some hits did not end, so that their iterations are not known.
+//! There is no estimate, for example, if no hit of the second stratum was counted (m = 0) although
+//! it has hits. Nor is there one if some hits did not end, so that their iterations are not known.
 
 use profile::loops::LoopRow;
 
@@ -47,9 +47,10 @@ pub fn bucket(index: usize) -> (u64, u64) {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct TripSum {
-    /// `None` until a row with counted hits is added.
+    /// `None` until a row is added that contains its smallest and largest number of iterations.
     trips: Option<Trips>,
-    /// Whether the iterations of some counted hits are not known.
+    /// Whether a row with counted hits does not contain its smallest and largest number of
+    /// iterations.
     missing: bool,
     strata: Strata,
 }
@@ -97,7 +98,8 @@ impl TripSum {
         mine.missing |= theirs.missing;
     }
 
-    /// Returns the numbers of iterations; `None` if the number is not known for some counted hits.
+    /// Returns the numbers of iterations of single hits; `None` if they are missing for some
+    /// counted hits, or if no hit was counted.
     pub fn trips(&self) -> Option<Trips> {
         self.trips.clone().filter(|_| !self.missing)
     }
@@ -121,7 +123,7 @@ impl Strata {
         if row.iterated == row.hits {
             return exact;
         }
-        // An estimate requires that the iterations of every timed hit that ended were counted. If
+        // An estimate requires that every timed hit ended and that its iterations were counted. If
         // the iterations of no hit were counted, the loop has no counter of iterations.
         if mode != Mode::Sampled || row.begun != row.ended || row.iterated != row.ended {
             return none;

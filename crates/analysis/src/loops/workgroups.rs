@@ -1,5 +1,5 @@
-//! In mode log, finds the workgroup call of an IREE dispatch for each event (start or end of a
-//! loop). It is the recorded call that was running on the event's thread.
+//! In mode log, finds the workgroup call of an IREE dispatch for each event (start or end of a hit
+//! of a loop or function). It is the recorded call that was running on the event's thread.
 
 use std::collections::HashMap;
 
@@ -25,9 +25,9 @@ struct Call {
 /// Process and thread.
 type Key = (usize, u32);
 
-/// Returns the workgroup call of each event. `None` if the event's module has no export, if no
-/// recorded call was running at the event's time, or if calls and loops were timed with different
-/// clocks.
+/// Returns the workgroup call of each event. `None` if the event's module is not in an IREE
+/// library, if no recorded call was running at the event's time, or if calls and loops were timed
+/// with different clocks.
 pub fn workgroups(
     profile: &Profile,
     modules: &[LoopModule],

@@ -15,7 +15,7 @@ use crate::table::compensate;
 /// In rows of book-keeping calls, this is the device of calls without tensors.
 const HOST: &str = "cpu0";
 
-/// The calls that a row contains.
+/// The calls, parts of runs, or regions that a row contains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpRowKind {
     /// Calls of one op with these arguments on this device.
@@ -49,7 +49,7 @@ pub enum OpRowKind {
 /// were read with `raw`.
 #[derive(Clone, Debug)]
 pub struct OpRow {
-    /// The calls that the row contains.
+    /// What the row contains.
     pub kind: OpRowKind,
     /// The rank of the row's processes, if the table separates ranks and the processes have a rank.
     pub rank: Option<u32>,
@@ -198,8 +198,8 @@ pub struct OpTable {
     pub failed: u64,
     /// For each op in which a run failed, by name: the number of runs that failed there.
     pub threw: BTreeMap<String, u64>,
-    /// Number of calls of book-keeping ops for which no counter was read, although counters were
-    /// read for other calls.
+    /// Number of calls of book-keeping ops for which no counter was read, although the profile has
+    /// counters.
     pub uncounted: u64,
     /// Time of the runs that are not inside of another run. It equals the sum of the self times of
     /// all rows inside of runs.
@@ -208,10 +208,11 @@ pub struct OpTable {
     pub outside: Estimate,
     /// Number of calls of ops.
     pub ops: u64,
-    /// Number of recorded calls of every kind: runs, ops, regions and tasks.
+    /// Number of recorded runs, ops, regions and tasks in the trees that the filter selects.
     pub probe_calls: u64,
     /// The estimated cost of the probes (the recorder's work before and after a call) of the calls
-    /// in `probe_calls`, without [`Self::way_ns`]. `None` if some process was not calibrated.
+    /// in `probe_calls`, without [`Self::way_ns`]. `None` if the cost of some of these calls is not
+    /// known.
     pub probe_ns: Option<f64>,
     /// An estimate of the time that hosts (such as PyTorch) needed to call the recorder before and
     /// after each op; see [`crate::ProbeCost::way`]. `None` if it is known for no process.
@@ -231,9 +232,9 @@ fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
 }
 
 impl OpTable {
-    /// Returns the sum of a counter over the calls of a row, without what the recorder added. A
-    /// clock of processor time is limited to the row's time, because a thread is on a CPU for no
-    /// longer than its calls take.
+    /// Returns the sum of a counter over the calls of a row, without what the recorder added. If
+    /// all calls have a value of a clock of processor time, its sum is limited to the row's time,
+    /// because a thread is on a CPU for no longer than its calls take.
     pub fn counter(&self, profile: &Profile, row: &OpRow, counter: usize) -> Estimate {
         let Some(sum) = row.counters.get(counter) else { return Estimate::default() };
         let value = sum.compensated();
@@ -256,7 +257,8 @@ impl OpTable {
         value.at_most(own.times(profile.timeline.ns_per_tick()))
     }
 
-    /// Returns the index of the row that a call belongs to, unless the filter left the call out.
+    /// Returns the index of the row for calls of this op in the same rank, inside or outside of
+    /// runs like this call. `None` if the filter left out all such calls.
     pub fn row_of(&self, profile: &Profile, op: &OpCall<'_>) -> Option<usize> {
         let rank = self.by_rank.then(|| rank_of(profile, op.process)).flatten();
         self.places.get(&(op.op, rank, op.run.is_none())).copied()
@@ -315,7 +317,8 @@ impl OpTable {
             table.uncounted += uncounted[process];
             let timed = uncounted[process] + silent[process];
             // If the filter leaves out some calls, the cost is reduced in proportion. Profiles of
-            // earlier versions have no calibration for calls that were timed without counters.
+            // earlier versions have no calibration for calls that were timed without counters, so
+            // the cost of these calls is not known.
             let ns = known.and_then(|cost| {
                 let uncounted = if timed > 0 { cost.uncounted_call_ns? } else { 0.0 };
                 let counted = cost.counted_call_ns() * (calls - timed) as f64;
@@ -359,7 +362,7 @@ struct Adder<'a> {
     counters: usize,
     columns: ValueColumns,
     by_kind: HashMap<(OpRowKind, Option<u32>, bool), usize>,
-    /// The rows of the ops around the call that was received last, the outermost first.
+    /// The rows of the op that was received last and of the ops around it, the outermost first.
     around: Vec<usize>,
     /// For each row, the number of its calls that are in `around`.
     inside: Vec<u32>,
@@ -557,7 +560,7 @@ impl ValueSum {
             ValueKind::Count => self.count += i128::from(bits as i64),
             ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
                 let value = f64::from_bits(bits);
-                // JSON cannot represent a value that is not finite.
+                // JSON cannot represent a value that is not finite, so such a value is left out.
                 if !value.is_finite() {
                     return;
                 }

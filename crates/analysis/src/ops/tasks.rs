@@ -121,8 +121,8 @@ impl Tasks {
         })
     }
 
-    /// Returns `base`, a region without tasks, with the recorded tasks of the region that has this
-    /// number.
+    /// Adds to `base`, a region without tasks, the recorded tasks of the region with this number
+    /// and what follows from them.
     pub fn region(&self, process: usize, number: Option<u64>, base: Region, cpus: u32) -> Region {
         let Some(number) = number else { return base };
         let key = (process as u32, number);

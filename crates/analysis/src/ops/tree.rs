@@ -13,8 +13,8 @@ use crate::amounts::{parts, ticks};
 use super::tasks::counters_of;
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
-/// A call in memory. A recorded call. Each pair, such as `children`, is a range of indices in the
-/// list of the same name in the [`Arena`].
+/// A recorded call in memory. Each pair, such as `children`, is a range of indices in the list of
+/// the same name in the [`Arena`].
 #[derive(Clone, Debug)]
 struct Node {
     op: OpId,
@@ -297,8 +297,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
 
     /// Computes the counters of a call, with and without those of the calls inside of it. If the
     /// counters of a call inside are not known, the difference is not known either. Book-keeping
-    /// ops are an exception, because the recorder reads no counters around them. Their counts are
-    /// included in the counts of the call around them, except for the counts of ops that they call.
+    /// ops around which the recorder read no counters are an exception. Their counts are included
+    /// in the counts of the call around them, except for the counts of ops that they call.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);
@@ -329,9 +329,9 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         op.is_some_and(|op| op.bookkeeping)
     }
 
-    /// Returns the part of a call's subtracted time that was not subtracted from the ops and runs
-    /// directly inside of it, in units of 1/[`crate::amounts::PARTS`] tick. Also returns the number
-    /// of calls directly inside for which counters were read.
+    /// Returns the time that is subtracted from a call but not from the ops and runs directly
+    /// inside of it, in units of 1/[`crate::amounts::PARTS`] tick. Also returns the number of calls
+    /// directly inside for which counters were read.
     fn own_taken(&self, arena: &Arena, at: usize) -> (u64, u32) {
         let inner = || self.inner.iter().map(|child| &arena.nodes[*child]);
         let taken = inner().map(|child| child.taken).fold(0, u64::saturating_add);

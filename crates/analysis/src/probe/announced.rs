@@ -202,7 +202,8 @@ fn moments_of(profile: &Profile, process: usize, thread: usize, in_place: &InPla
 /// A worker waits for a limited time after a region, and then sleeps. So it waits in moments with
 /// many regions, and sleeps while the launching thread does something else for a long time, such as
 /// importing a module. The time of such an import must not count: it has few calls, and the
-/// recorder lengthens calls. So the longest time S that a worker waits is the solution of
+/// recorder lengthens calls. So the longest time S that a worker waits after a region is the
+/// solution of
 ///
 /// ```text
 ///   Σ over moments: min(busy, S · waits) = waited
@@ -252,9 +253,10 @@ pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bo
     threads.len() > 1 || in_place.threads(process).any(|(_, kinds)| kinds.works_for_others())
 }
 
-/// Returns the processor time that a thread used outside of tasks, in ns. `tasks` is the time in
-/// tasks; in a run with a budget, it is estimated from the timed tasks. If the time in calls is not
-/// known, the interval is from 0 to the whole processor time.
+/// Returns the processor time, in ns, that a thread used outside of its calls and outside of the
+/// recorder. `tasks` is the time in tasks; in a run with a budget, it is estimated from the timed
+/// tasks. If the time in calls is not known, returns the processor time outside of tasks, with an
+/// interval from 0 to the whole processor time.
 fn waited_ns(time: &ThreadTime, tasks: Estimate) -> Option<Estimate> {
     let used = time.cpu_ns?;
     if time.dispatch_known {

@@ -1,6 +1,6 @@
 //! Computes facts about the cost of probes (the recorder's work around calls) from the recorded
-//! calls. These are the time of readings of counters, the time between the ops of a virtual
-//! machine, and the kinds of calls of each thread.
+//! calls. These are the time of readings of counters, the number of calls without readings, the
+//! time between the ops of a virtual machine, and the kinds of calls of each thread.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -35,7 +35,7 @@ const PAGES_AT_ONCE: usize = 64;
 pub(super) struct Found {
     pub key: Key,
     /// The sum of the durations, in units of 1/[`crate::amounts::PARTS`] tick. In a run with a
-    /// budget, each duration is multiplied by the weight of its call, in units of
+    /// budget, each duration is multiplied by its call's weight, which is stored as a multiple of
     /// 1/[`crate::sampled::SCALE`].
     pub total: u128,
     parts: Vec<((usize, usize), OfThread)>,
@@ -60,7 +60,8 @@ pub(super) struct Part {
     pub recorder: Recorder,
 }
 
-/// What the recorder added to a set of calls.
+/// What the recorder added to a set of calls, and the number of calls that the set lacks because
+/// they are inside of others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
     /// Number of calls of the op that are inside of another call of the op. They are not described.
@@ -104,7 +105,7 @@ struct Run {
 #[derive(Debug, Default)]
 struct Store {
     values: Blocks,
-    /// The indices of missing values, which are stored as 0.
+    /// The indices of missing values; `values` contains 0 in their place.
     missing: Vec<u32>,
 }
 
@@ -228,7 +229,7 @@ impl Found {
             .map(|(_, of)| of.segments.into_iter().map(|segment| segment.columns).collect())
             .collect();
         let columns = (0..variables).map(|variable| {
-            // The memory of each variable is freed as soon as it has been copied.
+            // As soon as a variable has been copied, its memory is freed.
             let of_segment = |columns: &mut Vec<Store>| {
                 columns.get_mut(variable).map(std::mem::take).unwrap_or_default()
             };
@@ -264,8 +265,7 @@ fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usi
     Column { values, missing }
 }
 
-/// The ops that are collected in one pass over all pages, and the memory that they have taken so
-/// far.
+/// The ops that are collected in one pass over all pages, and the memory that their calls take.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// The ops to collect; `None` to collect all ops.
@@ -297,7 +297,7 @@ pub(super) struct Collected {
     /// The chosen calls of each op of the batch, except for those that were left out.
     pub ops: Vec<Found>,
     /// The ops that were left out, which form the next batch. If `ops` is empty, no op was left
-    /// out, because a worker that leaves out an op keeps another one.
+    /// out, because the op with the smallest key never is.
     pub left_out: BTreeSet<Key>,
     /// Number of calls, chosen or not, whose self time is 0 after the recorder's time was
     /// subtracted.
@@ -459,8 +459,8 @@ impl<'a> Worker<'a> {
         let mut from = 0;
         for calls in rows.chunk_by(|a, b| a == b) {
             let to = from + calls.len();
-            // `calls` contains the equal rows of consecutive calls, so these calls belong to one
-            // segment, or to none.
+            // A row is the index of a call's segment. The rows in `calls` are equal, so these
+            // consecutive calls belong to one segment, or to none.
             if let Some(segment) = self.segments.get_mut(calls[0] as usize) {
                 for (g, group) in self.profile.groups.all().iter().enumerate() {
                     for counter in group.counters.clone() {
@@ -508,8 +508,8 @@ impl<'a> Worker<'a> {
         (self.bytes, self.pages) = (bytes, 0);
     }
 
-    /// Leaves out the op with the largest key among this worker's ops with calls, unless the worker
-    /// has only one such op, or another worker has left out an op in the meantime.
+    /// Of this worker's ops with calls, leaves out the one with the largest key. Leaves out none if
+    /// there is only one, or if another worker has left out an op in the meantime.
     fn leave_out(&mut self) {
         let mut all = self.batch.lock();
         if self.batch.changes.load(Ordering::Relaxed) == self.changes {

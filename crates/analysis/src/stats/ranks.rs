@@ -15,10 +15,10 @@ use super::{Number, Variable};
 /// If the difference between the largest and the smallest value is less than this, the values are
 /// counted in a table, however few there are.
 const COUNTED: u64 = 1 << 12;
-/// This many upper bits of a value choose its part. There are up to 2^`PART_BITS` parts, so a part
-/// usually fits into a cache.
+/// A value's part is chosen by this many upper bits of its difference from the smallest value.
+/// There are up to 2^`PART_BITS` parts, so a part usually fits into a cache.
 const PART_BITS: u32 = 11;
-/// Fewer values than this are sorted as one part.
+/// If an op has fewer calls than this, all values form one part.
 const FEW: usize = 1 << 12;
 /// Number of terms that are summed separately before their sum is added to the total, so that the
 /// rounding errors of long sums stay small.
@@ -58,8 +58,8 @@ impl From<&Ranked> for Variable {
 /// Buffers that are used again for every variable.
 #[derive(Debug, Default)]
 pub(super) struct RankScratch {
-    /// For each value, the lower bits of its difference from the smallest value, followed by the
-    /// index of its call in the lowest bits.
+    /// For each value: the index of its call, and, in the bits above the index, the lower bits of
+    /// its difference from the smallest value.
     packed: Vec<u64>,
     other: Vec<u64>,
     wide: Vec<Wide>,
@@ -68,7 +68,7 @@ pub(super) struct RankScratch {
     classes: Vec<(u32, u8)>,
 }
 
-/// A wide value and its index, in twelve bytes.
+/// A value of 64 bits and the index of its call, in twelve bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Wide {
     high: u32,
@@ -77,7 +77,7 @@ struct Wide {
 }
 
 impl RankScratch {
-    /// Frees the buffers if they have become large, because many calls were described together.
+    /// Frees the buffers if a description of many calls has made them large.
     pub fn shrink(&mut self) {
         if self.packed.capacity() + self.wide.capacity() + self.counts.capacity() > super::SMALL * 4
         {

@@ -9,7 +9,7 @@ pub struct Column {
     pub(super) missing: Option<Vec<bool>>,
 }
 
-/// Values of four bytes each, or of eight bytes if at least one value needs them.
+/// Values of four bytes each, if all of them fit, or of eight bytes each.
 #[derive(Clone, Debug)]
 pub(super) enum Values {
     Narrow(Vec<u32>),

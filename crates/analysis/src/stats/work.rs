@@ -71,8 +71,8 @@ impl Workspace {
     }
 }
 
-/// Calls `each` for every item, on at most as many threads as there are `states`. Does nothing if
-/// there are none. Returns the results in the order of the items.
+/// Calls `each` for every item, on at most as many threads as there are `states`. Without states,
+/// does nothing. Returns the results in the order of the items.
 pub(super) fn parallel<S: Send, T: Send, R: Send>(
     states: &mut [S],
     items: Vec<T>,
@@ -90,7 +90,8 @@ pub(super) fn parallel<S: Send, T: Send, R: Send>(
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(i) else { break };
-            // No thread panics while it holds the lock, and every item is taken once.
+            // No thread panics while it holds the lock, so the lock is never poisoned. Every item
+            // is taken only once, so it is still there.
             let taken = item.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
             results.extend(taken.map(|item| (i, each(state, item))));
         }

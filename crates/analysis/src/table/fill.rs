@@ -47,8 +47,8 @@ pub(crate) struct Table<'a> {
     /// For each class of brackets (the recorder's work before and after a call), the number of all
     /// calls with such a bracket.
     pub all_in_brackets: BracketCounts,
-    /// Numbers of calls that belong to no thread ([`Role::is_apart`]). The totals above leave them
-    /// out.
+    /// Numbers of calls that belong to no thread ([`Role::is_apart`]). The totals above leave such
+    /// calls out, except `all_exhausted`.
     pub all_apart: Apart,
     /// The rows found so far for the exported functions of the process `cached_process`.
     cache: ByExport,

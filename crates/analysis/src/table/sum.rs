@@ -10,10 +10,10 @@ use crate::metrics::{self, SetSum};
 /// Number of 64-bit words for a set of CPUs. CPU numbers have 12 bits.
 const CPU_WORDS: usize = 4096 / 64;
 
-/// The sums over the calls of a row that were added so far. Self times, `exhausted`, dispatches,
-/// threads, first calls and CPUs are those of all calls; the other sums are over outermost calls.
-/// Times are in units of 1/[`crate::amounts::PARTS`] tick, without the time that the recorder
-/// added.
+/// The sums over the calls that were added to a row so far. `own`, `own_taken`, `exhausted`,
+/// `unplaced`, dispatches, threads, first calls and CPUs are those of all calls. The other sums are
+/// over outermost calls, except `inner`. Times are in units of 1/[`crate::amounts::PARTS`] tick,
+/// without the time that the recorder added.
 #[derive(Debug)]
 pub struct Sum {
     pub calls: u64,
@@ -39,17 +39,17 @@ pub struct Sum {
     pub passes: Vec<PassTotal>,
     pub threads: BTreeSet<(usize, usize)>,
     pub last_thread: Option<(usize, usize)>,
-    /// The start and the duration of the earliest of those calls of `last_thread` that are not in
-    /// `firsts` yet.
+    /// The start and the duration of the earliest call that was added since `last_thread` was set.
+    /// `firsts` does not consider these calls yet.
     pub first: (u64, u64),
-    /// For each thread, the start and the duration of its earliest call. The latest calls of
-    /// `last_thread` may not be considered yet.
+    /// For each thread, the start and the duration of its earliest call. The calls of `last_thread`
+    /// that were added last may not be considered yet.
     pub firsts: HashMap<(usize, usize), (u64, u64)>,
     pub cpus: [u64; CPU_WORDS],
 }
 
 impl Sum {
-    /// Adds the earliest call of `last_thread` to `firsts`.
+    /// Enters `first` into `firsts` for `last_thread`, unless an earlier call is there.
     pub fn note_first(&mut self) {
         if let (Some(thread), (begin, _)) = (self.last_thread, self.first) {
             let known = self.firsts.entry(thread).or_insert(self.first);

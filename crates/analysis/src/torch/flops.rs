@@ -23,7 +23,8 @@ pub(super) fn of_op(name: &str, shapes: Option<&str>, concrete: Option<&str>) ->
         "addmm" | "baddbmm" => product(&shape(1)?, &shape(2)?),
         "conv2d" => convolution(&shape(0)?, &shape(1)?, concrete?),
         // An empty list of dimensions can stand for an input that is not a tensor, or for a tensor
-        // without dimensions, which has one element. So the number of elements is unknown.
+        // without dimensions, which has one element. So for such a list, the number of elements is
+        // unknown.
         _ => all(&shape(0).filter(|dims| !dims.is_empty())?),
     }
 }

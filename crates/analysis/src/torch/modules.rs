@@ -17,7 +17,8 @@ use super::slices::{Around, Kind, Slice, Slices};
 /// A module. Its path contains the modules around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleRow {
-    /// The module's path, such as `Net_0/Linear_1`. `None` for ops outside of all modules.
+    /// The module's path, such as `Net_0/Linear_1`, or the name of the line or function in a table
+    /// by line. `None` for ops outside of all modules.
     pub module: Option<String>,
     pub calls: u64,
     /// The time of the module's calls, including Python code.
@@ -185,7 +186,8 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
         for (at, slice) in all.iter().enumerate() {
             let around = slice.op.map(|op| of[row][op as usize]).filter(|of| of.backward);
             let own = slice.forward_thread.zip(slice.sequence).map(|(thread, sequence)| {
-                // Without an arrow, the row is still certain if only one row has forward ops.
+                // Without an arrow for this thread, its row is still known if only one row has
+                // forward ops with sequence numbers.
                 let known = threads.get(&thread).copied();
                 let from = known.or(match forward_rows[..] {
                     [only] => Some(only),

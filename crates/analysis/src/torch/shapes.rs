@@ -13,7 +13,8 @@ use super::slices::{Around, Kind, Slices};
 pub struct ShapeRow {
     pub op: String,
     /// The shapes, as JSON: a list with one entry for each argument. The entry is an empty list if
-    /// the argument is not a tensor. `None` if shapes were not recorded.
+    /// the argument is not a tensor, or is a tensor without dimensions. `None` if shapes were not
+    /// recorded.
     pub shapes: Option<String>,
     /// Floating-point operations of all calls, as PyTorch defines them. `None` if the number is not
     /// known for some of the calls.

@@ -32,7 +32,8 @@ pub(super) struct Slice {
     pub flops: Option<u64>,
     /// The number that autograd assigned to an op and its backward op.
     pub sequence: Option<i64>,
-    /// For backward ops: PyTorch's number of the thread on which the forward op ran.
+    /// For backward ops: For backward ops: PyTorch's number of the thread on which the forward op
+    /// ran.
     pub forward_thread: Option<u64>,
     /// For ops of a TorchScript module: the path of this module.
     pub hierarchy: Option<u32>,

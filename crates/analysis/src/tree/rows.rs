@@ -41,11 +41,11 @@ pub struct TreeRow {
     /// The time without the time of all rows below. `None` if it is not known. For calls with loops
     /// below, it is shorter than `own`.
     pub rest: Option<Estimate>,
-    /// `rest` divided by [`TreeRows::own_ns`]. `None` if `rest` is not known, and for loops that
-    /// are not below a call.
+    /// `rest` divided by [`TreeRows::own_ns`]. `None` if `rest` is not known or the time in calls
+    /// is 0, and for loops that are not below a call.
     pub share: Option<f64>,
-    /// `total` divided by [`TreeRows::own_ns`]. `None` if `total` is not known, and for loops that
-    /// are not below a call.
+    /// `total` divided by [`TreeRows::own_ns`]. `None` if `total` is not known or the time in calls
+    /// is 0, and for loops that are not below a call.
     pub total_share: Option<f64>,
 }
 
@@ -53,16 +53,16 @@ pub struct TreeRow {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TreeRows {
     pub rows: Vec<TreeRow>,
-    /// The time in calls, in ns.
+    /// The time in calls, in ns (with several passes, the mean over the passes).
     pub own_ns: f64,
 }
 
 /// Places the loops of a dispatch or op below the node of its calls, if all of these calls are in a
-/// single node. All other loops are placed at the top, without a share, because their time can be
-/// part of the time of calls. With several nodes, it is not known to which of them a loop's hits
-/// belong. If the loops of a node took longer than its calls, they also ran outside of these calls.
-/// The calls around loops that ran in no dispatch or op are not known. With `raw`, times of loops
-/// are as measured.
+/// single node. All other loops are placed at the top. They have no share, because their time can
+/// already be part of the time of calls, and would count twice. With several nodes, it is not known
+/// to which of them a loop's hits belong. If the loops of a node took longer than its calls, they
+/// also ran outside of these calls, so they are placed at the top, too. The calls around loops that
+/// ran in no dispatch or op are not known. With `raw`, times of loops are as measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
@@ -136,8 +136,9 @@ fn build(
 }
 
 /// Finds nodes whose calls took less time than the loops that seem to be inside of them. The upper
-/// end of a node's time is compared with the lower ends of the loops' times. Such loops must also
-/// have run outside of recorded calls, for example on threads on which no calls were recorded.
+/// end of a node's time is compared with the lower ends of the loops' times. Loops that took longer
+/// must also have run outside of recorded calls, for example on threads on which no calls were
+/// recorded.
 fn longer_than_their_calls(
     calls: &CallTree,
     loops: &LoopTable,
@@ -173,7 +174,7 @@ impl Adder<'_> {
     fn add(&mut self, above: Option<usize>, of: impl Fn(&LoopTree, &LoopNode) -> bool) {
         let rows = &mut self.rows;
         let depth = above.map_or(0, |above| rows[above].depth + 1);
-        // The loops around the next loop, each with its level and row.
+        // The functions and loops around the next one, each with its level and row.
         let mut around: Vec<(u32, usize)> = Vec::new();
         let mut inside: Option<Estimate> = Some(Estimate::exact(0.0));
         for (module, tree) in self.loops.modules.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Tests the advice for each kind of cause. Each case has what was typed, the cause, or the files
-//! of the machine, and the expected text.
+//! Tests the advice for each kind of cause. Each case consists of an input (what was typed, the
+//! cause, or the files of the machine) and the expected text.
 
 use ::machine::Machine;
 use ::machine::check::Cause;

@@ -1,5 +1,5 @@
-//! Advice for words that people type as counters but that name no counter: times, memory, metrics,
-//! hardware counters by number, kernel probes.
+//! Advice for words that people type as counters but that name no counter, such as words for times,
+//! memory, energy and metrics.
 
 use model::metric::all_builtins;
 

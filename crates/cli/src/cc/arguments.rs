@@ -13,7 +13,7 @@ use super::options::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// An option. The word includes the option's value if that is the next argument.
+    /// An option. An option of clang; `value` is the next argument if that is the option's value.
     Option,
     /// A C or C++ file.
     Source,
@@ -288,7 +288,8 @@ impl Line {
             }
         }
         if self.has("-MD") || self.has("-MMD") {
-            // The dependency file gets the name that clang would derive from the object.
+            // Without `-MF`, the dependency file gets the name that clang would derive from the
+            // object.
             let object = source.object.clone().unwrap_or_default();
             if self.last("-MF").is_none() {
                 words.extend(["-MF".into(), object.with_extension("d").into()]);

@@ -129,8 +129,9 @@ fn says_more(second: &Ended, first: &Ended) -> bool {
     lines(second).iter().any(|line| !said.contains(line) && !line.ends_with(" generated."))
 }
 
-/// Makes clang colour its messages if stderr is a terminal. Clang cannot find this out, because its
-/// own stderr is a pipe to this process. The user's options come later, so they take precedence.
+/// Makes clang colour its messages if stderr is a terminal and `TERM` names a terminal other than
+/// `dumb`. Clang cannot find this out, because its own stderr is a pipe to this process. The user's
+/// options come later, so they take precedence.
 fn colours() -> impl Iterator<Item = &'static str> {
     let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     (able && std::io::stderr().is_terminal()).then_some("-fcolor-diagnostics").into_iter()

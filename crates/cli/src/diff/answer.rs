@@ -142,8 +142,8 @@ pub fn why_untested(diff: &Diff) -> String {
     }
 }
 
-/// Returns the one sentence that says whether B is faster or slower than A as a whole. If anything
-/// was tested, the sentence also names rows that differ.
+/// Returns one sentence about whether B is faster or slower than A as a whole. If anything was
+/// tested, the sentence also names up to [`NAMED`] rows that differ.
 pub fn sentence(diff: &Diff, names: &[String]) -> String {
     let whole = &diff.whole;
     match &whole.verdict {
@@ -204,7 +204,8 @@ fn differing(diff: &Diff) -> Vec<usize> {
 fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     let changed = |row: usize| diff.rows[row].verdict.change().map(|change| change.by < 0.0);
     let along = |row: &&usize| {
-        // Where single runs vary a lot, the sign of the time that a row adds is chance.
+        // If the interval of the time that a row adds contains 0, the sign of this time can be
+        // chance, so the sign of the row's own change is used.
         let known =
             |part: &Part| part.interval.is_none_or(|[low, high]| (low < 0.0) == (high < 0.0));
         let sign = diff.rows[**row].part.filter(known).map(|part| part.ns < 0.0);
@@ -213,8 +214,8 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     let all = differing(diff);
     let rows: Vec<usize> = all.iter().filter(along).copied().collect();
     // Only rows with a tested change are counted here, because a new or gone row is neither slower
-    // nor faster. The time that a row adds to the whole does not tell this: a row that is slower
-    // per call adds less time if it has fewer calls.
+    // nor faster. The time that a row adds to the whole does not show whether the row is slower: a
+    // row that is slower per call adds less time if it has fewer calls.
     let against = all.iter().filter(|row| changed(**row) == Some(!faster)).count();
     let but = match against {
         0 => String::new(),

@@ -86,8 +86,8 @@ fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
 /// Returns the result of each rule.
 ///
 /// # Errors
-/// Returns an error if nothing matches a rule, or if nothing that matches was tested, because such
-/// a rule could never hold.
+/// Returns an error if nothing matches a rule, or if nothing that matches can be judged, because
+/// such a rule could never hold.
 pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed>, Failure> {
     let check = |rule: &Gate| {
         let whole = exceeds(&diff.whole.compared, rule.limit).map(|low| {
@@ -183,7 +183,8 @@ pub struct Later<'a> {
 /// Checks all rules against the changes of a history. `rows` are the rows that were tested.
 ///
 /// # Errors
-/// Returns an error if nothing matches a rule, or if a rule is about a counter.
+/// Returns an error if nothing matches a rule, if a rule is about a counter, or if a rule is about
+/// the whole program and `has_whole` is false.
 pub fn check_history(
     rules: &[Gate],
     has_whole: bool,

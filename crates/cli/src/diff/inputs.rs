@@ -40,8 +40,8 @@ impl Run {
         self.of_dataset.as_ref().and(self.path.parent())
     }
 
-    /// Reads the run. Callers read one run after the other, because a series can have more runs
-    /// than a process can have open files.
+    /// Reads the run. A profile is open only during this call, because all runs of a series can
+    /// have more files than a process may open.
     pub fn read(&self, args: &Args) -> Result<Recorded, Failure> {
         if let Some(recorded) = &self.of_dataset {
             return Ok(recorded.clone());
@@ -180,8 +180,8 @@ fn of_datasets(
     Ok(found)
 }
 
-/// Returns an error if a run is named twice or is a copy of another run, because it would count as
-/// two runs.
+/// Returns an error if two of `runs` have the same path or the same place in a series, because one
+/// run would count as two.
 pub fn each_once(runs: &[Run]) -> Result<(), Failure> {
     let mut seen: Vec<(Option<PathBuf>, Option<&Place>)> = Vec::new();
     for run in runs {
@@ -201,7 +201,7 @@ pub fn each_once(runs: &[Run]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the complete rounds of a series.
+/// Returns the series at `path` and the runs of its complete rounds.
 fn rounds(path: &Path, notes: &mut Vec<String>) -> Result<(Series, Vec<Vec<Run>>), Failure> {
     let root = Dir::open(path).map_err(Failure::new)?;
     let series = Series::read_in(&root).map_err(Failure::new)?;
@@ -258,7 +258,8 @@ pub fn one(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Run>, Failu
 }
 
 /// Returns the pairs of runs. With `given`, the runs are paired in the order in which the user
-/// named them. Otherwise, the two runs of a round of a series are a pair.
+/// named them. Otherwise, the two runs of a round of a series are a pair; but if any run has no
+/// partner, no pairs are returned.
 fn pairs(runs: &[Vec<Run>; 2], given: bool) -> Result<Vec<(usize, usize)>, Failure> {
     let [a, b] = runs;
     if given {

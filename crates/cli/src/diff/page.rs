@@ -1,4 +1,4 @@
-//! `diff --html`: writes the comparison as a page.
+//! `diff --html`: writes the comparison as an HTML page.
 
 use std::path::Path;
 

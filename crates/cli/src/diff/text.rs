@@ -18,7 +18,8 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The line about counters describes at most this many of the rows whose counters differ.
 const COUNTERS: usize = 8;
-/// On a shared machine, a run with less time in calls may have no undisturbed call.
+/// On a shared machine, a run whose calls take less than this time in total may have no undisturbed
+/// call.
 const SHORT_NS: f64 = 1e9;
 /// Commands with more characters are shortened.
 const COMMAND: usize = 200;
@@ -94,8 +95,8 @@ pub fn head(view: &View<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns a text about the runs of A or of B: how many there are, their command, and the labels
-/// that all of them have.
+/// Returns a text about the runs of A or of B: how many there are, their command or dataset, and
+/// the labels that all of them have.
 fn side(runs: &[Run]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let command = |manifest: &Manifest| visible(&manifest.command.join(" ")).into_owned();
@@ -122,8 +123,8 @@ fn side(runs: &[Run]) -> String {
     format!("{runs} of {command}{labels}")
 }
 
-/// Formats the time that a row of the table adds to a run of B compared with A, with its interval
-/// if it has one: `+2.3 ms [+1.2 ms, +3.4 ms]`.
+/// Formats a part of the time difference between a run of A and a run of B, with its interval if it
+/// has one: `+2.3 ms [+1.2 ms, +3.4 ms]`.
 pub fn part(of: &Part) -> String {
     let range = match of.interval {
         Some([low, high]) => format!(" [{}, {}]", signed_time(low), signed_time(high)),

@@ -58,7 +58,8 @@ struct OfCounter {
     values: Quantiles,
 }
 
-/// Statistics of one quantity (a duration or a counter) over all empty brackets.
+/// Statistics of one quantity (the duration or a counter) over the empty brackets, without failed
+/// readings.
 #[derive(Clone, Copy, Serialize)]
 struct Quantiles {
     p10: f64,

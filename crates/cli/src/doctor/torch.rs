@@ -19,8 +19,8 @@ struct Said {
 }
 
 /// Returns a row about the PyTorch that belongs to the `python3` of the active virtual environment,
-/// or else to the `python3` in `PATH`. Returns `None` if the script reports nothing, for example
-/// because there is no PyTorch.
+/// or else to the `python3` in `PATH`. Returns `None` if the script cannot be run or reports
+/// nothing, for example because there is no PyTorch.
 pub fn bridge() -> Option<Row> {
     let script = crate::python::package()?.join("torch/_prepare.py");
     let environment = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);

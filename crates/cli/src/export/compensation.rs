@@ -49,9 +49,9 @@ pub fn out(profile: &Profile) -> Vec<impl Serialize> {
 }
 
 /// Returns a correction for each metric that is the time of a thread's clock, divided by the
-/// duration. Returns `None` for every other metric. The correction subtracts the values of an empty
-/// call before it computes the metric. Without the correction, the processor time of a 25 ns call
-/// would seem to be 45 times its duration, because the clock also counts the recorder's work.
+/// duration. The entry is `None` for every other metric. The correction subtracts the values of an
+/// empty call before it computes the metric. Without the correction, the processor time of a 25 ns
+/// call would seem to be 45 times its duration, because the clock also counts the recorder's work.
 pub fn corrections<'a>(profile: &Profile, metrics: &[Bound]) -> Vec<Option<Correction<'a>>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = PartOfTime::of_all(profile, metrics, workers);

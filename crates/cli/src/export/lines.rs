@@ -323,7 +323,7 @@ mod tests {
         let lines = format!("{cut}\n{short}\n\n{cut}\n{cut}\n");
         let mut few = Texts { left: 899, were_cut: false };
         assert_eq!(csv(&batch, &mut few).unwrap(), lines.as_bytes());
-        // The next batch is also cut.
+        // The long text of the next batch is also cut.
         assert_eq!((few.left, few.were_cut), (0, true));
         let one = super::tests::batch(vec![("t", texts(&[Some(&*long)]))]);
         assert_eq!(

@@ -2,9 +2,9 @@
 //! plugin may do anything in the child: write to the pipe, close the pipe and hang, fork, or stop
 //! the child.
 //!
-//! The child answers with one line and ends. The child leads a process group. When the answer is
-//! complete, or is given up, this process kills the whole group. So processes that the plugin has
-//! started end too, unless they have left the group.
+//! The child answers with one line and ends. The child leads a process group. Once the child has
+//! answered and ended, or this process gives up, this process kills the whole group. So processes
+//! that the plugin has started end too, unless they have left the group.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};

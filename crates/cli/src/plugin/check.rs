@@ -119,8 +119,8 @@ impl Report {
         if self.asked.iter().all(is_asked) { Verdict::Conforms } else { Verdict::Unknown }
     }
 
-    /// Adds a finding. If an equal finding exists already, only the name of the probe is added to
-    /// it.
+    /// Adds a finding. Adds a finding, or only the name of the probe if an equal finding exists
+    /// already.
     fn add(&mut self, probe: &Probe, level: Level, clause: &'static Clause, what: String) {
         let is_same = |known: &&mut Finding| {
             (known.level, known.clause, &known.what) == (level, clause, &what)
@@ -192,7 +192,8 @@ fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
                 ask_one(file, (number, probe), left, &mut report)?
             }
         };
-        // A plugin that does not register (question 0) cannot be asked more.
+        // After a violation in question 0 (whether the plugin registers), no further question is
+        // asked.
         is_usable &= number > 0 || outcome != Outcome::Found(Level::Violation);
         report.asked.push(Asked { probe: *probe, outcome });
     }

@@ -87,7 +87,7 @@ pub enum Answer {
     /// What the child begins to do now. If the child dies, the last `Doing` says what the child was
     /// doing.
     Doing(String),
-    /// The plugin has begun, stopped and handed over its events.
+    /// The plugin has handed over its events, and its sessions are destroyed.
     Done(Listed),
 }
 

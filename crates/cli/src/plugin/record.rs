@@ -326,7 +326,8 @@ impl Recording {
         }
     }
 
-    /// Waits until the child has created its sessions, and kills the child if that takes too long.
+    /// Waits until the child has created its sessions or has ended, and kills the child if that
+    /// takes too long.
     fn wait_until_ready(&mut self) {
         let until = Instant::now() + PATIENCE;
         while self.doing != "while it warmed up" {

@@ -67,7 +67,8 @@ impl Converted {
         })
     }
 
-    /// Adds to the manifest the notes that it does not contain yet. Returns whether there were any.
+    /// Adds to the manifest at most `MOST_NOTES` notes that it does not contain yet. Returns
+    /// whether there were any.
     pub(super) fn add_notes(&self, manifest: &mut Manifest) -> bool {
         let is_new = |note: &&String| !manifest.notes.contains(note);
         let new: Vec<String> = self.notes.iter().filter(is_new).take(MOST_NOTES).cloned().collect();
@@ -81,8 +82,8 @@ pub(super) fn is_file_of_events(name: &str) -> bool {
     meta::events_number(name).is_some() || meta::trace_number(name).is_some()
 }
 
-/// Converts the events of processes that have ended. `stage` is an empty directory. Returns `None`
-/// if there are no files with events.
+/// Converts the events of processes that have ended. Writes the result to `stage`, which must be an
+/// empty directory. Returns `None` if there are no files with events.
 pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>, Failure> {
     let mut all = Vec::new();
     for process in profile.processes.iter().filter(|p| !p.alive && !p.id.is_of_plugins()) {
@@ -162,7 +163,8 @@ pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(
     part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
 }
 
-/// Notes about a file, and facts about the recording if a host's own profiler wrote it.
+/// Notes about a file, and facts about the recording if a framework's own profiler (such as
+/// PyTorch's) wrote the file.
 type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
 /// Returns the host of the process (a framework that runs ops, such as PyTorch) that has its own

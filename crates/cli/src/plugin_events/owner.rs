@@ -22,8 +22,8 @@ use super::times::{Read, Times, Window};
 const ARROW_BITS: u32 = 33;
 
 /// The owner of the events that are added to a trace: the plugins in one process of a recorded
-/// profile, or a recording without a program. Each plugin numbers devices and arrows in its own
-/// way, so a number that two plugins use has two rows. The plugins share the row of the process
+/// profile, or a recording without a program. Each plugin numbers devices in its own way, so a
+/// device number that two plugins use has two rows. The plugins share the row of the process
 /// itself.
 #[derive(Debug)]
 pub struct Owner {
@@ -175,7 +175,7 @@ impl Owner {
                 trace.place(row, id.of_plugins(index as u32), arguments);
                 row
             }
-            // The plugin's number is also the row's id, unless another plugin has used it before.
+            // The plugin's number is also the row's id, unless another row already has this id.
             Place::Alone { .. } if !self.taken.contains(&number) => number,
             Place::Alone { .. } => {
                 let mut free = PLUGIN_ROWS..;

@@ -122,8 +122,8 @@ impl Events<'_, '_> {
         self.recording.fields.insert(key, value);
     }
 
-    /// Reads a trace file. `head` is the beginning of the file. It contains `baseTimeNanoseconds`,
-    /// to which the times in the file are relative.
+    /// Reads a trace file. `head` is the beginning of the file. The times in the file are relative
+    /// to the `baseTimeNanoseconds` in `head`, or to 1970 if `head` does not contain this field.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read to its end. The events before the error are in

@@ -38,7 +38,7 @@ pub(super) struct Recording {
     /// What the recording contains besides its events, as keys and values.
     pub fields: Map<String, Value>,
     pub any: bool,
-    /// Whether Counterpoint itself recorded PyTorch's ops in the same process as calls.
+    /// Whether Counterpoint itself recorded the framework's ops as calls, in the same process.
     pub ops_are_calls: bool,
 }
 

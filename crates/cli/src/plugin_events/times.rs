@@ -16,7 +16,7 @@ const MINUTE: i64 = 60_000_000_000;
 pub struct Window {
     /// The beginning of the recording, in ns since 1970.
     pub first_ns: i64,
-    /// The end of the recording, in ns since 1970.
+    /// The end of the recording, or a later time if the end is not known, in ns since 1970.
     pub last_ns: i64,
     /// Added to a time of `CLOCK_MONOTONIC`, this gives ns since 1970.
     pub offset_ns: i64,

@@ -72,8 +72,8 @@ pub fn own_readings(threads: &[Counter]) -> Vec<String> {
 }
 
 /// Resolves counters to sample on every CPU. The numbers of their groups begin with `first`, so
-/// that they differ from those of other counters. Simulated counters keep their scope, because they
-/// do not count on CPUs.
+/// that they differ from those of other counters. Counters of packages keep their scope; so do
+/// simulated counters, because they do not count on CPUs.
 pub fn system_wide(
     lists: &[String],
     first: u16,

@@ -36,8 +36,8 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
 }
 
 /// Returns the new value of `LD_PRELOAD`: the library, followed by the present value. The dynamic
-/// linker splits the value at colons and spaces, so a path with a colon or white space is replaced
-/// by a symbolic link.
+/// linker splits the value at colons and spaces, so a library path with a colon or white space is
+/// replaced by the path of a symbolic link.
 pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
     let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
     let mut value = if awkward(library) {

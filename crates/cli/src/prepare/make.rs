@@ -53,7 +53,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Removes the profile and the pool. Callers use this if the program could not be started.
+    /// Removes the profile and the pool. Callers use this if no program will record into them.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
@@ -199,7 +199,7 @@ pub fn make(
             Failure::new(format!("write {}: {why}", pool.display()))
         })?;
     }
-    // While the pool is open, a process that looks for unused pools sees that it is in use.
+    // While the pool is open, a process that looks for unused pools sees that this pool is in use.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let held = held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?;
@@ -234,10 +234,11 @@ pub fn make(
     })
 }
 
-/// Keeps the counters open as long as this command runs. The kernel patches its own code when the
-/// first counter of a kind is opened, and when the last is closed. Each patching takes 40 µs,
-/// sometimes 10 ms (measured with Linux 6.18). With `--budget`, the program opens and closes
-/// counters often.
+/// Opens the counters, which stay open until the result is dropped. The kernel patches its own code
+/// when the first counter of a kind is opened, and when the last is closed. Each patching takes 40
+/// µs, sometimes 10 ms (measured with Linux 6.18). With `--budget`, the program opens and closes
+/// counters often. Since this command has a counter of each kind open, the kernel need not patch
+/// its code then.
 fn keep_open(counters: &[Counter]) -> Option<ThreadCounters<'static>> {
     let plan: &'static Plan = Box::leak(Box::new(Plan::new(counters.to_vec()).ok()?));
     let mut open = ThreadCounters::closed();

@@ -130,8 +130,8 @@ impl Recording {
         Layout::with_pages(pages * self.max_threads.unwrap_or(0) as usize)
     }
 
-    /// Returns the rank from the options, or else from the environment variables of the job's
-    /// launcher, such as `torchrun`.
+    /// Returns the rank and, if known, the number of ranks: from the options, or else from the
+    /// environment variables of the job's launcher, such as `torchrun`.
     pub fn job(&self) -> Option<Job> {
         match self.rank {
             Some(rank) => Some(Job { rank, size: self.world_size }),

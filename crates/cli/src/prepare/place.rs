@@ -16,12 +16,13 @@ use profile::unfinished;
 
 use crate::failure::Failure;
 
-/// Returns `output` as an absolute path, normalized by components: `x.cpt/` becomes `x.cpt`.
+/// Returns `output` as an absolute, normalized path: `x.cpt/` becomes `x.cpt`. If a symbolic link
+/// is at that path, returns the path of its target.
 pub fn place(output: &Path) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(output)
         .map_err(|e| Failure::new(format!("output {}: {e}", output.display())))?;
     let directory: PathBuf = absolute.components().collect();
-    // A symbolic link is kept, and its target is replaced.
+    // If `directory` is a symbolic link, the link is kept, and the profile replaces its target.
     match fs::symlink_metadata(&directory) {
         // Anybody can create a link in a directory such as /tmp, so a link of another user may lead
         // to a wrong place.
@@ -150,7 +151,8 @@ fn is_running(directory: &Path) -> bool {
     held && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock
 }
 
-/// Returns the runs of a series; `None` if the directory is not a series.
+/// Returns the runs of a series whose manifests can be read; `None` if the directory is not a
+/// series.
 fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     let series = Series::read_in(&Dir::open(directory).ok()?).ok()?;
     let rounds = 1..=series.rounds.min(MOST_ROUNDS);

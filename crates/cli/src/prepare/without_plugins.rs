@@ -4,7 +4,7 @@
 use record::run_file::PluginOptions;
 
 /// Programs that start other programs and do not use a device. A plugin in them would take time,
-/// and record the events of the whole machine a second time.
+/// and could record the events of the whole machine a second time.
 const STARTERS: &str = "sh bash dash zsh ksh fish busybox env timeout nice nohup setsid stdbuf taskset \
                         numactl time xargs make ninja cmake git counterpoint pyenv";
 

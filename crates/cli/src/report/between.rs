@@ -27,8 +27,9 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 const SCHEMA: &str = "counterpoint.between/1";
 
-/// The smallest and the greatest length of names in the second column of a table for people. Names
-/// get a quarter of the table's width within these bounds, because the numbers matter more.
+/// The smallest and the greatest length, in characters, of names in the second column of a table
+/// for people. Names get a quarter of the table's width within these bounds, because the numbers
+/// matter more.
 const BEFORE: [usize; 2] = [20, 36];
 
 /// The names of columns, each with its label and explanation. An entry without a name explains a
@@ -157,7 +158,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // These sums include all gaps, even those that a filter leaves out.
+            // The next three members are sums over all threads and gaps, even over gaps that a
+            // filter leaves out.
             wall_ns: gaps.wall_ns,
             between_ns: gaps.between_ns,
             recorder_ns: gaps.recorder_ns,

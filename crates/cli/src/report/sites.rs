@@ -51,8 +51,8 @@ pub struct Whole {
     pub lead: Vec<String>,
 }
 
-/// Returns the sites, or `None` if there are none. With `raw`, the time that the recorder added is
-/// not subtracted.
+/// Returns the table of all sites, or `None` if there are none. With `raw`, the time that the
+/// recorder added is not subtracted.
 pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     let found = sites_as(profile, raw)?;
     let rows: Vec<&Site> = found.rows.iter().collect();

@@ -1,4 +1,5 @@
-//! Compiles the LLVM IR of a crate to an object, and replaces the object that rustc made.
+//! Instruments the LLVM IR of a crate, compiles it to an object, and replaces the object that rustc
+//! made.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -96,7 +97,8 @@ pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     ))
 }
 
-/// `counterpoint rustc-link`, which runs in place of the linker, writes its messages to this file.
+/// The name of a file in the crate's folder, for messages of `counterpoint rustc-link` (which runs
+/// in place of the linker).
 const NOTES: &str = "notes";
 
 pub fn note(folder: &Path, line: &str) {
@@ -147,8 +149,8 @@ fn triple(text: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line.strip_suffix(b"\"")?).into_owned())
 }
 
-/// Replaces the object that rustc made by the instrumented one. The object is among `words`, the
-/// arguments of the linker.
+/// Overwrites the object that rustc made with the instrumented object. `words` are the arguments of
+/// the linker, which name the object directly or in an argument file.
 pub fn replace_loose(
     words: &[OsString],
     folder: &Path,

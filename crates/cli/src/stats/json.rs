@@ -22,8 +22,8 @@ use crate::view::variables::{Subtracted, name_and_unit, scale};
 
 const STATS_SCHEMA: &str = "counterpoint.stats/1";
 
-/// Values of counters are integers that can exceed 2⁵³, unless the recorder's share is subtracted
-/// from them. Durations are real numbers, because they are converted from ticks.
+/// Values of counters are integers that can exceed 2⁵³, unless what the recorder added is
+/// subtracted from them. Durations are real numbers, because they are converted from ticks.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum NumberOut {

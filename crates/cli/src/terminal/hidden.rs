@@ -6,8 +6,8 @@ use std::borrow::Cow;
 /// The character that replaces a hidden character.
 pub const STAND_IN: char = '\u{fffd}';
 
-/// Returns `text` as one line in which all characters are visible. Characters that a terminal would
-/// execute or hide are replaced by `U+FFFD`.
+/// Returns `text` as one line in which all characters are visible. Hidden characters
+/// ([`is_hidden`]) are replaced by `U+FFFD`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     match text.contains(is_hidden) {
         true => text.chars().map(|c| if is_hidden(c) { STAND_IN } else { c }).collect(),

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! A command calls [`step`] before work that may take long, and keeps the result until the work is
-//! done. The line is printed on stderr if that is a terminal. It is erased at the end of the step
-//! and before a message. After the first text on stdout on a terminal, it is not drawn any more, so
-//! that it does not mix with the text. With `--quiet`, there is no line. With `--verbose`, each
-//! step ends with a line about its duration, even if stderr is not a terminal.
+//! done. The line is printed on stderr if that is a terminal and `TERM` is not `dumb`. The line is
+//! erased at the end of the step and before a message. After the first text on stdout on a
+//! terminal, the line is not drawn any more, so that it does not mix with the text. With `--quiet`,
+//! there is no line. With `--verbose`, each step ends with a line about its duration, even if
+//! stderr is not a terminal.
 //!
 //! A step inside of another step is shown instead of the outer step. No step may be in progress
 //! while the user's program writes to the terminal.
@@ -37,7 +38,7 @@ static READ: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 static STATE: Mutex<State> = Mutex::new(State { steps: Vec::new(), next: 0, since: None });
-/// Whether the line is on the terminal. It changes only while [`STATE`] is locked.
+/// Whether the line is on the terminal. This value changes only while [`STATE`] is locked.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 /// Whether text was written to stdout on a terminal, so that the line is not drawn any more.
 static IS_OVER: AtomicBool = AtomicBool::new(false);

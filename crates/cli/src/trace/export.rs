@@ -141,8 +141,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 /// Writes imported traces as timelines again. A single trace is written as it was, except for what
-/// the options select or rename. Several traces are merged into one timeline, and each keeps its
-/// own rows.
+/// the options select or rename, and what the output format cannot express. Several traces are
+/// merged into one timeline, and each keeps its own rows.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
     let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {

@@ -34,8 +34,8 @@ use crate::view::open;
 use crate::view::rights::{Change, Needs, confine};
 use crate::view::units::plural;
 
-/// Events of a bundle are stored as parts of a process. This word is stored as the first argument
-/// of such a part's program.
+/// Events of a bundle are stored as parts of a process. Such a part has this word in place of the
+/// first argument of a program.
 const SOURCE: &str = "iree-profile";
 /// The name of an event's argument. Its value is the number that the event's dispatch has in the
 /// profile.
@@ -60,8 +60,9 @@ pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a part of the profile for each device of the bundle. Also returns a text with the number
-/// of dispatches that were found in the profile, and of events that were added.
+/// Writes the events of each device of the bundle as a part of a process of the profile. Also
+/// returns a text with the number of dispatches that were found in the profile, and of events that
+/// were added.
 fn write(
     profile: &Profile,
     stage: &Dir,
@@ -95,9 +96,9 @@ fn write(
     Ok((Converted::of_events(events, added.notes), said))
 }
 
-/// Adds to each dispatch of the bundle that is also in the profile the number that it has in the
-/// profile. Returns the process with most of these dispatches, the number of these dispatches, and
-/// the number of all dispatches in the bundle's rows for the host.
+/// Finds the dispatches of the bundle's rows for the host in the profile, and adds to each found
+/// dispatch its number in the profile. Returns the process with most of the found dispatches, how
+/// many were found (in all processes), and how many were searched for.
 fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize), String> {
     let Some(recorded) = dispatches(profile) else {
         return Err("a run with a budget recorded only some workgroups of each dispatch".to_owned());
@@ -108,14 +109,15 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
         let name = profile.ops.get(dispatch.op).map_or("", |op| op.name.as_str());
         by_function.entry((name, dispatch.of)).or_default().push(dispatch);
     }
-    // The dispatches of each process are in order, but those of all processes are not.
+    // The dispatches of each process are sorted already, but those of all processes together are
+    // not.
     by_function.values_mut().for_each(|all| all.sort_by_key(|dispatch| dispatch.begin));
     let on_host = |at: &usize| bundle.slices[*at].row.kind == RowKind::Host;
     let wanted: Vec<usize> = bundle.dispatches().filter(on_host).collect();
     let mut of_process: BTreeMap<usize, usize> = BTreeMap::new();
     let mut found: Vec<(usize, u64)> = Vec::new();
-    // Dispatches are sorted by their begins (those of the profile, for each process), so each
-    // search continues where the last one for the same function stopped.
+    // The dispatches of the bundle are sorted by their begins, and so is each list of
+    // `by_function`. So each search continues where the last one in the same list stopped.
     let mut next: HashMap<(&str, u64), usize> = HashMap::new();
     for at in &wanted {
         let slice = &bundle.slices[*at];

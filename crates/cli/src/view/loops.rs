@@ -71,7 +71,8 @@ pub struct More {
     pub source: bool,
     pub texts: source::Texts,
     /// Ids and name patterns of the functions and loops whose code and texts are shown (`--only`).
-    /// Without any, an overview is shown.
+    /// If the list is empty, a table of each module's code and the texts of its functions are
+    /// shown.
     pub of: Vec<String>,
 }
 
@@ -127,9 +128,9 @@ impl<'a> Loops<'a> {
     }
 
     /// Keeps the functions and loops that match `filter`, and those around and inside of them. Of
-    /// these, the `top` with the most time are kept, and those around them. Rows directly below the
-    /// same row are sorted by the column `sort`. Without `all`, functions and loops that were never
-    /// entered are left out.
+    /// these, the `top` with the most time (or hits, if no times are known) are kept, and those
+    /// around them. Rows directly below the same row are sorted by the column `sort`. Without
+    /// `all`, functions and loops that were never entered are left out.
     pub fn choose(
         &mut self,
         filter: Option<&str>,
@@ -262,8 +263,8 @@ pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTab
     Ok(tables)
 }
 
-/// Returns the name of a function or loop. The name of a loop is its variable or, if it has none,
-/// the label of its block.
+/// Returns the name of a function or loop. The name of a loop is its variable, or else the label of
+/// its block, or else `loop` and its id.
 pub fn name(tree: &LoopTree, node: &LoopNode) -> String {
     name_of(tree.entry(node), node.id)
 }

@@ -89,7 +89,7 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
                 (true, timed) => format!(" ({} timed)", grouped(timed.into())),
             };
             let about = if profile.estimates_calls() { "~" } else { "" };
-            // A profile has loops only if the user asked for them.
+            // A profile has loops only if the user asked for them, so the line names their report.
             let next = next(if loops.is_some() { "loops report" } else { "report" });
             let loops = loops.map_or_else(String::new, |loops| format!("; {loops}"));
             format!(

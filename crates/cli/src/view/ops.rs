@@ -153,7 +153,8 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
 }
 
 /// Returns what limits the program most, and how to look inside of the op with the most time.
-/// Returns nothing if only a part of the ops is shown.
+/// Returns nothing if there are no ops, with `--by rank`, or if a filter, a machine or a time range
+/// selects some of the ops.
 fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
     let trees = &view.chosen.trees;
     let is_whole = view.chosen.filter.is_none()

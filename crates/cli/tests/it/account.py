@@ -65,8 +65,8 @@ def threads_of(document, raw):
     names = [counter["name"] for counter in document["profile"]["counters"]]
     threads = {}
     for row in document["calls"]:
-        # Calls of the library `python` are those of a profiler in the recorded program. Recording
-        # them costs nothing here.
+        # Calls of the library `python` are those of a profiler in the recorded program. No cost of
+        # recording is subtracted for these calls.
         begin, ticks = row["start_ticks"], row["duration_ticks"]
         times = {"begin": begin, "end": begin + ticks, "foreign": row["library"] == "python"}
         call = {**row, **times, "pass": row.get("pass", 1)}

@@ -74,7 +74,8 @@ pub fn script(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// To some processes, adds functions around calls, as a profiler plugin might.
+/// For some processes, adds calls of Python functions around the existing calls, as a profiler
+/// plugin might.
 fn other_source(r: &mut Random, script: &mut ProfileScript) {
     for index in 0..script.processes.len() {
         if r.below(3) > 0 {
@@ -86,8 +87,8 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
             .threads
             .iter()
             .map(|thread| {
-                // The first function is around all calls, and the second one ends between two
-                // calls.
+                // The call of `f` is around all calls. That of `g`, if any, ends while no call of
+                // the library `m` runs.
                 let middle = 1_000 + r.below(7_000);
                 let around = vec![(900 - r.below(100), 9_100 + r.below(100))];
                 let inside = |end: u64| calls_before(thread, end);
@@ -158,8 +159,7 @@ struct Judged<'a> {
     number: String,
     dir: &'a Path,
     expected: &'a Value,
-    /// Whether the cost of recording is not subtracted, neither in the views nor in the Python
-    /// program.
+    /// If true, neither the views nor the Python program subtract the cost of recording.
     raw: bool,
     /// For each process, the number of its pass. The first pass has the number 1.
     passes: Vec<u32>,

@@ -1,4 +1,5 @@
-//! Tests runs with a budget, in which every call is counted and only some calls are timed.
+//! Tests runs with a budget, which count every call that the filter selects, but time only some
+//! calls or none.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -34,9 +35,9 @@ fn counted(profile: &Profile) -> Vec<u64> {
 }
 
 /// The timed calls of a profile. [`drawings`] decodes them from the files of pages itself, without
-/// the usual reader in the crate `profile`. There is a list for each process, thread and export
-/// (function of an executable). An element of a list says how the call was chosen to be timed, its
-/// duration in ticks, and whether its counters were read.
+/// the usual reader in the crate `profile`. There is one list for each function of an executable
+/// (export) on each thread of a process. An element of a list says how the call was chosen to be
+/// timed, its duration in ticks, and whether its counters were read.
 pub type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
 
 pub fn drawings(profile: &Profile) -> Drawings {

@@ -50,7 +50,7 @@ fn each_call_is_counted_once() {
     }
 }
 
-/// Where the workgroups of a library's calls are known, the number of its dispatches is known, too.
+/// A row of `report` has a number of dispatches only if the workgroups of its calls are known.
 #[test]
 fn an_unknown_workgroup_is_missing() {
     let Some(program) = counterpoint("unknown workgroup") else { return };

@@ -1,4 +1,4 @@
-"""Computes the critical path of a profile from `counterpoint export --format csv`, without any of our code.
+"""Computes the critical path of a profile from `counterpoint export --format csv`, without other code of Counterpoint.
 
 The time of a thread is cut at every begin and end of a call, and each piece in which a call runs is one node. What a
 node waits for is found by searching whole lists of nodes, so this program is short, but slow. A recursion computes the

@@ -238,7 +238,7 @@ fn what_was_launched_waits_and_is_waited_for() {
     // Without k1, k2 could begin at 15 instead of 60.
     assert_eq!(row("k1"), [52.0, 52.0, 45.0]);
     assert_eq!(row("k2"), [35.0, 35.0, 35.0]);
-    // This call waits for k2 until 95; only the 5 µs after that are its own time.
+    // `cudaStreamSynchronize` waits for k2 until 95; only the 5 µs after that are its own time.
     assert_eq!(row("cudaStreamSynchronize"), [5.0, 5.0, 5.0]);
 }
 

@@ -1,4 +1,4 @@
-//! Tests datasets in `report`, on its page and in `diff`, and tests `run --dataset`.
+//! Tests `report` (also its HTML page) and `diff` with datasets, and tests `run --dataset`.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -49,7 +49,8 @@ fn add(dir: &Path, run: &str, rank: u32, size: u32, script: &ProfileScript) {
     export(&Profile::open(&path).unwrap(), dir, &options).unwrap();
 }
 
-/// There are 64 ranks. In each iteration, rank 17 computes 3 µs longer than the others.
+/// There are 64 ranks. In each iteration, `conv` takes about 3 µs longer on rank 17 than on the
+/// other ranks.
 fn planted(dir: &Path) {
     for rank in 0..64 {
         let conv = if rank == 17 { 43_000 } else { 40_000 };

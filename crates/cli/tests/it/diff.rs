@@ -63,8 +63,8 @@ fn with_softmax(
     script
 }
 
-/// Writes a series in which matmul takes 10,000 ns in A and `b` ns in B. Rounds differ by up to ± 1
-/// %, and the two runs of a round additionally by up to 0.16 %.
+/// Writes a series in which a workgroup of matmul takes about 10,000 ns in A and about `b` ns in B.
+/// Rounds differ by up to ± 1 %, and the two runs of a round additionally by up to 0.16 %.
 fn series(at: &Path, rounds: u32, b: u64, more: u64) {
     let plan = Series {
         schema: SERIES_SCHEMA.to_owned(),
@@ -104,7 +104,8 @@ fn every_format() {
     golden.check("alone", 2, &["diff", &format!("{at}/001/a")]);
 }
 
-/// In every other pair, one of the runs was disturbed for the whole of its 400 µs.
+/// In each pair, the workgroups of matmul take 4,000 ns longer in one of the runs: in A in odd
+/// rounds, and in B in even rounds.
 #[test]
 fn noisy_runs_that_are_short_should_be_longer() {
     let scratch = Scratch::new();

@@ -97,7 +97,7 @@ impl Block {
     }
 }
 
-/// A block without a known language could be overlooked.
+/// These tests could overlook a block whose language they do not know.
 #[test]
 fn every_block_says_what_it_is() {
     let known = ["sh", "console", "python", "rust", "text"];

@@ -15,8 +15,8 @@ use crate::foreign::everything;
 use crate::support::memory::Memory;
 use crate::views_only_read::{CHANGES, Killed, PART, change, is_change, is_confined, traced};
 
-/// Kernels, with the options of `strace` that imitate them. The first version of Landlock cannot
-/// allow moving a file to another directory.
+/// Versions of the Linux kernel, each with the options of `strace` that imitate it. The first
+/// version of Landlock cannot allow moving a file to another directory.
 const KERNELS: [(&str, &[&str]); 3] = [
     ("this kernel", &["-e", "trace=none"]),
     ("no Landlock", &["-e", "inject=landlock_create_ruleset:error=ENOSYS"]),
@@ -91,8 +91,8 @@ fn recover_changes_the_profile_and_its_pool_only() {
     let (output, changes, rules) = confined(&recover(&killed));
     assert!(output.status.success(), "{output:?}");
     assert_within(&changes, &[&killed.dir, &killed.shm]);
-    // `recover` gives up rights more than once. The rules from the last one for the profile on
-    // apply while `recover` reads and changes the profile.
+    // `recover` gives up rights more than once. While it reads and changes the profile, the last
+    // rule for the profile and all rules after that one apply.
     let last = rules.iter().rposition(|rule| place(rule) == killed.dir).unwrap();
     let may = changeable(&rules[last..]);
     let shared = Path::new("/dev/shm").to_owned();

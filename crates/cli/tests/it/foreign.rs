@@ -281,7 +281,7 @@ fn files_that_lead_out_of_the_profile() {
     }
 }
 
-/// A pipe or a link to a device is in the place of a file. No view may open it.
+/// A pipe or a link to a device is in the place of a file or directory. No view may open it.
 #[test]
 fn pipes_in_every_place() {
     for place in [
@@ -456,9 +456,9 @@ fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     }
 }
 
-/// Two threads exchange files and directories of the profile for pipes, links and hard links to a
-/// victim's files. The victim's files must stay unchanged. `COUNTERPOINT_RACE_S` is the duration of
-/// the test in seconds.
+/// While commands view and recover a profile, two threads exchange its files and directories for
+/// pipes, or for symbolic and hard links to a victim's profile. The victim's files must stay
+/// unchanged. `COUNTERPOINT_RACE_S` is the shortest duration of the test in seconds.
 #[test]
 fn exchanging_files_during_a_view_does_no_harm() {
     let seconds = std::env::var("COUNTERPOINT_RACE_S").ok().and_then(|n| n.parse().ok());
@@ -543,7 +543,8 @@ fn exchanging_files_during_a_view_does_no_harm() {
     eprintln!("{rounds} rounds, {collected} of them recovered something");
 }
 
-/// A pool may have a second name, or a link in the place of its directory.
+/// The pool's file first has a second name (a hard link), and then a symbolic link replaces the
+/// pool's directory.
 #[test]
 fn pools_that_are_not_what_they_were() {
     let scratch = Scratch::new();
@@ -574,9 +575,10 @@ fn another_users_profile_is_left_as_it_is() {
     fs::remove_dir_all(&shm).unwrap();
 }
 
-/// The profile of a killed recording is deleted. `doctor` shows the memory of its pool, and the
-/// next `recover` frees it, but not if the profile may have been moved. The test has its own
-/// directory for pools, so that `recover` in other tests does not find them.
+/// The profile of a killed recording is deleted. `doctor` shows the memory of the recording's pool,
+/// and `recover` frees this memory, unless the profile may have been moved or another process has
+/// the pool open. The test has its own directory for pools, so that `recover` in other tests does
+/// not find them.
 #[test]
 fn memory_of_deleted_profiles_is_freed() {
     let Some(memory) = Memory::new("memory of deleted profiles") else { return };
@@ -630,8 +632,9 @@ fn memory_of_deleted_profiles_is_freed() {
     }
 }
 
-/// `run` and its program are killed, and the profile is deleted. The memory of a moved or running
-/// profile must not be freed.
+/// `run` and its program are killed, and the profile is deleted: the next `run` must free the
+/// memory of the pool. The memory must not be freed if the profile was only moved, or if `run` is
+/// still alive.
 #[test]
 fn the_next_run_frees_what_a_kill_left() {
     let test = "the_next_run_frees_what_a_kill_left";
@@ -687,8 +690,8 @@ fn the_next_run_frees_what_a_kill_left() {
     kill(run_of_second, &second);
     fs::remove_dir_all(&moved).unwrap();
     next();
-    // Only root has the right to look up files by their handles. For other users, the memory is
-    // freed after a day.
+    // Usually, only root has the right to look up files by their handles. For other users, the
+    // memory is freed after a day.
     if profile::pools::user() == 0 {
         assert!(!pool(&first).exists() && !pool(&second).exists());
         assert!(!pool(&first).parent().unwrap().exists(), "its directory is removed, too");

@@ -21,7 +21,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const EVIL: &str = "\x1b]0;title\x07\u{9b}2J\u{202e}txt\u{2067}\u{200b}\u{ad}\x7f\r\
                     \ncounterpoint: hint: forged\n";
 
-/// Returns a harmful name. Because of the `=`, a spreadsheet would also evaluate it as a formula.
+/// Returns a hostile text, which a spreadsheet would also evaluate as a formula, because of the
+/// `=`.
 fn evil(name: &str) -> String {
     format!("={name}{EVIL}")
 }
@@ -51,7 +52,7 @@ fn assert_nothing_forged(what: &str, text: &str) {
     );
 }
 
-/// Makes a profile in which every text is hostile.
+/// Makes a profile in which names, notes and other texts are hostile.
 fn profile(scratch: &Scratch) -> PathBuf {
     let mut script = ProfileScript::monotonic();
     script.counter(&evil("counter"), 0);
@@ -107,7 +108,8 @@ fn profile(scratch: &Scratch) -> PathBuf {
     at
 }
 
-/// Writes files with hostile texts.
+/// Writes a table of events, a trace and a file of metrics, all with hostile texts, and returns
+/// their paths.
 fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     let tables = scratch.join("tables");
     fs::create_dir(&tables).unwrap();
@@ -282,7 +284,7 @@ fn programs_get_every_byte() {
     let (_, shown) = shown.split_at(shown.find("{\n").unwrap());
     assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), json);
 
-    // Python's csv module implements RFC 4180 independently.
+    // Python's csv module implements RFC 4180 independently of Counterpoint.
     let reader = "import csv, json, sys\n\
                   rows = list(csv.reader(open(sys.argv[1], newline='')))\n\
                   print(json.dumps(rows))";

@@ -1,5 +1,6 @@
-//! Tests files that cannot be written completely. An earlier file of the same name is kept, and no
-//! other file is left.
+//! Tests that an output file which cannot be written completely does not replace an earlier file of
+//! the same name, and that no other file is left. A complete file replaces the earlier one, but
+//! keeps its permissions.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -22,7 +23,7 @@ fn profile(scratch: &Scratch) -> std::path::PathBuf {
     let process = script.process(7);
     process.library("mlp", &["matmul"]);
     let thread = process.thread("main");
-    // These times do not compress well.
+    // These times do not compress well, so that compressed outputs exceed the limit, too.
     let mut at = 0;
     for i in 0..2_000u64 {
         at += 1_000 + i * 7_919 % 997 * (i % 13);

@@ -51,7 +51,7 @@ fn rows(page: &str) -> BTreeMap<String, (String, String)> {
 }
 
 /// Returns whether hardware breakpoints and page faults can be counted here. Some virtual machines
-/// have no breakpoints.
+/// have no hardware breakpoints.
 fn has_breakpoints(test: &str) -> bool {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_counterpoint"));
     let mut doctor = Command::new(program);

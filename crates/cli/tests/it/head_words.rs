@@ -106,7 +106,7 @@ fn the_first_line_has_the_time_of_the_run() {
     assert!(!report(&imported).contains("the run took"));
 }
 
-/// Linux gives new threads the program's name.
+/// On Linux, a new thread has the name of the thread that created it, until it is renamed.
 #[test]
 fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     let said = report(&one_waits(["python3", "python3"]));
@@ -164,7 +164,8 @@ fn a_thread_that_lost_its_cpu_is_a_note_and_a_warning_of_the_page() {
     let expected = "main (4711) was preempted 300 times (500 times in each second on a CPU), and was off the CPU for \
                     at least 400 ms of its time in calls (40.0 %), which durations include";
     assert!(said.contains(expected), "{said}");
-    // Workgroups of IREE never wait voluntarily, but ops of PyTorch may do so.
+    // Workgroups of IREE never wait voluntarily, so 3,000 voluntary switches do not prevent the
+    // note. Ops of PyTorch may wait, so there is no note for them.
     let mut waits = preempted(300, 3_000);
     assert!(report(&waits).contains("preempted 300 times"));
     waits.processes[0].libraries[0].host = testkit::hosts::TORCH;
@@ -243,8 +244,8 @@ fn writing_a_page_says_what_it_wrote() {
     assert_eq!(said, "");
 }
 
-/// Returns a profile in which the range `loop` has ten calls of 1 ms. Each contains a call of the
-/// range `step` of 0.4 ms, which contains a call of the op `mul`.
+/// Returns a profile in which the range `loop` has ten calls of 1 ms. Each of these calls contains
+/// a call of the range `step` of 0.4 ms, which contains a call of the op `mul`.
 fn steps(host: u8) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -284,8 +285,8 @@ fn the_range_with_the_most_time_inside_is_named() {
     assert!(sentences.iter().any(|one| one.as_str().unwrap() == expected), "{sentences:?}");
 }
 
-/// A program calls two compute kernels. One of them takes 80 % of the time, or, at the end of the
-/// test, 51 %.
+/// A program calls two compute kernels. `prefix` takes 80 % of the time in calls, but at the end of
+/// the test, `dense` takes 51 %.
 #[test]
 fn a_report_says_how_to_look_inside_of_a_kernel() {
     let printed = |command: &str, host: u8, long: u64| {

@@ -315,8 +315,8 @@ fn a_profile_left_by_a_crash_can_be_read() {
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["total"]["calls"], calls, "{mode}");
         assert_eq!(json["profile"]["origin"], "hook");
-        // The variable names `page-faults` without a mode, and the hook adds `:u` (user space
-        // only).
+        // `IREE_HOOK_PERF_EVENT_TYPES` names `page-faults` without a mode, and the hook adds `:u`
+        // (user space only).
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
         assert!(out(&report(&[])).contains("the program crashed or was killed"));
         let mut recover = Command::new(&dropped.program);
@@ -374,7 +374,7 @@ fn under_run_the_hooks_variables_are_ignored() {
     assert_eq!(profile::Profile::open(&dropped.scratch.join("p.cpt")).unwrap().calls(), 5);
 }
 
-/// The hook's report covers stock IREE, which does not call the functions of IREE's own call hook.
+/// The hook's report also covers stock IREE, which is built without IREE's original call hook.
 #[test]
 fn stock_iree_on_local_task() {
     let Some(dropped) = Dropped::new("hook iree") else { return };

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use crate::support::{Programs, Recorded, counterpoint, plain};
 
-/// Returns two preloadable libraries. Both count the calls that they see, and the second one also
-/// allocates memory during these calls.
+/// Returns the paths of two preloadable libraries, which count the calls that they see. The second
+/// library also allocates memory during these calls.
 fn interposers() -> [PathBuf; 2] {
     let programs = Programs::get();
     [

@@ -92,9 +92,8 @@ fn every_event_becomes_a_call_with_its_time() {
     assert_eq!(values.len(), of_type(&lines, "memory_event").count());
 }
 
-/// Returns a made-up profile of the run that the fixture's bundle has recorded. The workgroups of
-/// each dispatch run on two workers, between the begin and the end of IREE's event about the
-/// dispatch.
+/// Returns a made-up profile of the same run as the fixture's bundle. The workgroups of each
+/// dispatch run on two workers, between the begin and the end of IREE's event about the dispatch.
 fn recorded(lines: &[Value]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);

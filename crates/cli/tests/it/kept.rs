@@ -1,6 +1,6 @@
 //! Tests that the profiles in `fixtures/profiles`, which are kept for ever, can still be read. The
-//! exported calls must equal the calls that a decoder in Python has found. That decoder was written
-//! only from the description of the format.
+//! exported calls must agree with what a decoder in Python has found. That decoder was written only
+//! from the description of the format.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,8 +61,8 @@ fn every_call_in_pages_of_version_2_is_unchanged() {
     calls_are_those_of(&kept, dir.to_str().unwrap(), &golden);
 }
 
-/// Checks that the exported calls are those in the files in `kept`, which were made with the Python
-/// decoder.
+/// Compares the exported calls with the Python decoder's files in `kept`: the totals of each
+/// thread, and each call of the processes in `calls.csv`.
 fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     let export = golden.run(&["export", dir, "--format", "csv"]);
     assert_eq!(export.code, Some(0), "{}", export.stderr);

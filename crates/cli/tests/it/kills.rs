@@ -1,4 +1,5 @@
-//! Kills programs with SIGKILL at random moments.
+//! Tests that no call that returned is lost when programs are killed with SIGKILL at random
+//! moments, or exit while their threads make calls.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
 
-/// `tests/programs/killer.c` writes this data. `returned` has the number of returned calls of each
-/// thread.
+/// What `tests/programs/killer.c` writes about one process. `returned` has the number of returned
+/// calls of each thread.
 struct Slot {
     pid: u32,
     returned: [u64; 2],
@@ -33,8 +34,8 @@ fn slots(path: &Path) -> Vec<Slot> {
     bytes.chunks_exact(32).map(slot).collect()
 }
 
-/// What is checked about the numbers of one thread's calls. The program numbers the calls of each
-/// thread from 0.
+/// The count, sum and maximum of the numbers of one thread's calls, and the lowest and the highest
+/// worker of these calls. The program numbers the calls of each thread from 0.
 #[derive(Default)]
 struct Numbers {
     calls: u64,
@@ -143,7 +144,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         met += verify(&path, &slots, "in the pool");
         let mut recover = Command::new(&program);
         recover.args(["recover", "--close"]).arg(&path);
-        // The first four attempts to recover the profile are killed, too.
+        // The first four attempts to recover the profile are killed, too, unless they end before.
         for attempt in 0..4 {
             let mut child = recover.stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(seed * 7_919 % 40_000 + attempt * 10_000));

@@ -72,8 +72,8 @@ fn a_script_without_interpreter() {
     assert!(recorded.losses().is_empty());
 }
 
-/// If the output is a link to a profile, `run` renames that profile and keeps the link. A link to
-/// nothing is an error.
+/// If the output is a link to a profile, `run` keeps the link, renames that profile, and writes the
+/// new one under its old name. A link to nothing is an error.
 #[test]
 fn an_output_that_is_a_link() {
     let Some(program) = counterpoint("link") else { return };
@@ -101,8 +101,8 @@ fn an_output_that_is_a_link() {
 }
 
 /// A killed `run` can leave a directory without a manifest, into which the next `run` writes its
-/// profile. `run` refuses such a directory if it contains other files, or if its pool is open in a
-/// process.
+/// profile. `run` refuses such a directory if it contains a file that `run` did not write, or if
+/// its pool is open in a process.
 #[test]
 fn a_profile_without_its_manifest_is_made_again() {
     let Some(program) = counterpoint("unfinished") else { return };

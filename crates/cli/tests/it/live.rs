@@ -67,8 +67,8 @@ impl Session {
     }
 
     fn settings(&self) -> (libc::tcflag_t, [libc::cc_t; 32]) {
-        // SAFETY: `termios` consists of integers, for which zeros are values, and outlives the
-        // call.
+        // SAFETY: `termios` consists of integers, so zeros are a valid value of it, and `settings`
+        // outlives the call.
         unsafe {
             let mut settings: libc::termios = std::mem::zeroed();
             assert_eq!(libc::tcgetattr(self.theirs.as_raw_fd(), &mut settings), 0);

@@ -72,8 +72,8 @@ fn a_program_may_lock_what_linux_allows() {
     }
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     each_way("8 MiB", &program, &scratch, rights);
-    // A limit of 1 MiB allows the library but not the pool (the shared memory for calls). A loss
-    // says so.
+    // With a limit of 1 MiB, the library fits into locked memory, but the pool (the shared memory
+    // for calls) does not. A loss says so.
     let rights = rights.replace("8192", "1024");
     let (programs, at) = (Programs::get(), scratch.join("none.cpt"));
     let mut run = Command::new("sh");

@@ -274,7 +274,7 @@ fn what_clang_says_and_does_stays() {
         assert!(folder.join(made).is_file(), "{words:?}");
     }
     left_to_clang(&program, &clang, folder);
-    // These commands are instrumented without a message.
+    // `counterpoint cc` instruments what these commands compile, and prints no message.
     let preprocessed = both(&program, &clang, folder, &["-E", "a.c", "-o", "a.i"]);
     assert!(preprocessed.iter().all(|output| output.status.success()));
     fs::write(
@@ -324,7 +324,8 @@ fn what_clang_says_and_does_stays() {
     }
 }
 
-/// `counterpoint cc` may misunderstand these commands, so clang executes them unchanged.
+/// For these commands, which have unusual options or files, `counterpoint cc` instruments nothing,
+/// and clang executes them unchanged.
 fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     fs::create_dir(folder.join("folder")).unwrap();
     std::os::unix::fs::symlink("/dev/null", folder.join("null")).unwrap();
@@ -441,7 +442,7 @@ fn rustc_without_emit_links() {
     assert_eq!(ok(&mut Command::new(folder.join("x"))).stdout, b"42\n");
 }
 
-/// Whether a file contains the descriptor of an instrumented module.
+/// Returns whether a file contains the descriptor of an instrumented module.
 fn has_descriptor(file: &Path) -> bool {
     fs::read(file).unwrap().windows(8).any(|bytes| bytes == b"CPLOOPS1")
 }

@@ -48,8 +48,8 @@ fn done(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// nest(10, 32) returns 320. This call causes one hit (execution) of the function, one hit of its
-/// outer loop, and ten hits of its inner loop.
+/// nest(10, 32) returns 320. The profile must contain the hits (executions) that this call causes:
+/// one of the function, one of its outer loop, and ten of its inner loop.
 fn counts(program: &Path, what: &str, arguments: &[&str], loader: &Path) {
     let mut command = Command::new(loader);
     command.args(arguments);

@@ -114,8 +114,8 @@ fn hits_are_those_of_the_source_in_every_mode() {
 #[test]
 fn costs_are_measured_with_the_module_s_own_code() {
     let Some(program) = support::counterpoint("loops: costs") else { return };
-    // For each mode of instrumentation, whether it has timed hits, and whether it has hits that are
-    // only counted.
+    // Each tuple is a mode of instrumentation, whether it has timed hits, and whether it has hits
+    // that are only counted.
     for (mode, timed, counted) in [("0", true, true), ("1", true, false), ("2", false, true)] {
         let run = Looped::run(&program, &host(&[&format!("-DMODE={mode}")]), &["nest", "1", "1"]);
         let module = &run.loops.modules[0];
@@ -505,8 +505,8 @@ fn damage_is_a_loss() {
         assert_eq!(loops.losses[0].name, "torn_loops");
         assert!(loops.rows.len() <= whole);
     }
-    // Here, `loops.cps` becomes a terabyte long. Its end is a hole, which counts as one damaged
-    // place.
+    // Here, `loops.cps` becomes a terabyte long. The added part is a hole (it has no data), which
+    // counts as one damaged place.
     fs::write(&file, &bytes).unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
     let loops = run.recorded.profile().loops().unwrap();

@@ -10,9 +10,9 @@ use testkit::{CallScript, ProfileScript, Random, python};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Returns a random profile: two threads call ops inside and outside of runs. Each of their
-/// parallel regions has two tasks: the calling thread runs the first task, and a third thread the
-/// second one (if it is in the profile).
+/// Returns a random profile: two threads call ops inside and outside of runs. Each parallel region
+/// of these threads has two tasks: the calling thread runs the first task, and a third thread runs
+/// the second one, which the profile lacks for some regions.
 fn script(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);

@@ -253,8 +253,8 @@ fn pools_that_run_has_not_made_are_kept() {
     assert!(kept.iter().all(|directory| directory.exists()), "{kept:?}");
 }
 
-/// Starts `run` again and again, until one of them gets as far as writing the profile's manifest.
-/// Each time, SIGKILL ends `run` at a later system call that creates or writes a file.
+/// Starts `run` again and again, until a `run` gets as far as writing the profile's manifest. Each
+/// time, SIGKILL ends `run` at a later system call that creates or writes a file.
 #[test]
 fn a_run_that_was_killed_while_it_made_its_pool() {
     let Some(program) = counterpoint("killed while making") else { return };

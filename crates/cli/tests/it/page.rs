@@ -44,9 +44,8 @@ pub fn ready(browser: &mut Browser) {
     browser.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
 }
 
-/// Returns the fragments (`#…` in the URL) of the page's views. The fragments include those of the
-/// variants that a view links to, those of tables with all columns, and one more of the view of an
-/// op.
+/// Returns the fragments (`#…` in the URL) of the page's views. Among them are the variants that a
+/// view links to, tables with all columns, and `#op?by=thread&tail=all`.
 fn views(browser: &mut Browser) -> Vec<String> {
     let links = |browser: &mut Browser, selector: &str| -> Vec<String> {
         let list = format!(
@@ -83,8 +82,8 @@ pub fn go(browser: &mut Browser, fragment: &str) {
 
 pub const KINDS: [&str; 5] = ["usual", "hostile", "missing", "empty", "compare"];
 
-/// A JavaScript expression for facts about a view. `made` counts elements that must not exist: a
-/// name that contains HTML created them.
+/// A JavaScript expression for facts about a view. `made` counts elements that only a name with
+/// HTML in it can create, so it must be 0.
 pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: innerWidth, \
        wrong: /\\b(?:NaN|undefined|Infinity|null)\\b|\\[object /.exec( \
          document.body.innerText + [...document.querySelectorAll('svg *, [aria-label]')] \
@@ -156,8 +155,8 @@ fn every_view_fits_is_quiet_and_accessible() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Returns the path of a file of a package. `cargo xtask test` downloads the package into the
-/// folder that this environment variable names.
+/// Returns the path of a file of a package. `cargo xtask test` downloads the package into a folder,
+/// and sets the environment variable named by `variable` to its path.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     if folder.is_none() {

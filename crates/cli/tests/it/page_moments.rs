@@ -144,8 +144,8 @@ fn a_trace_and_the_page_lead_to_each_other() {
         }
     }
     // The trace of a part of the recording begins later than the timeline in the page. The trace's
-    // metadata contain the beginning of a link into the page, to which a time that Perfetto shows
-    // is appended.
+    // metadata contain the beginning of a link into the page. The rest of the link is a time as
+    // Perfetto shows it.
     let (slices, start) = shown(&mut oracle, &cut);
     let facts = oracle.query("select str_value from metadata where name = 'cr-counterpoint'");
     let facts: Value = serde_json::from_str(facts[0][0].as_str().unwrap()).unwrap();
@@ -200,7 +200,8 @@ fn a_page_with_a_trace_opens_it_at_the_call() {
     }
     let href = browser.eval("document.querySelector('.elsewhere p a').href");
     assert!(href.as_str().unwrap().starts_with("https://ui.perfetto.dev/#!/?"), "{href}");
-    // Perfetto's web application cannot open a local file, so the page has no link to Perfetto.
+    // A link cannot make Perfetto's web application open a local file, so the page has no link to
+    // Perfetto.
     done(&["report", "--html", to, "--trace", "x.json.gz"], &[&profile]);
     browser.open(&page, "#timeline?time=2.1us");
     ready(&mut browser);
@@ -224,7 +225,7 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
         browser.eval("new Promise((done) => requestAnimationFrame(done))");
         browser.eval(line).as_str().unwrap().to_owned()
     };
-    // The first call is inside of a run that begins at the same time.
+    // The first call is inside of the slice `run`, which begins at the same time.
     let first = go_to(browser, "1us");
     assert!(first.contains("from 1,000 ns to") && first.contains("level 2"), "{first}");
     for text in [

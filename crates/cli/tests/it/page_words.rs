@@ -73,7 +73,7 @@ fn a_starred_value_says_of_how_many_calls_it_is() {
     let expected = "counted in only some of the calls in the marked rows: page-faults";
     assert!(says(ops, expected), "{ops:#}");
     assert!(printed.contains(expected), "{printed}");
-    // The value of a metric has such a note, too.
+    // The value of a metric also says in how many of the calls its counter was read.
     assert_eq!(column(ops, "fault-rate")[0][2], "in 3 of 4 calls");
     let of_all = "page-faults and fault-rate in 3 of 4 calls; calls and times are of all of them";
     assert!(says(ops, of_all), "{ops:#}");

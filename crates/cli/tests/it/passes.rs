@@ -176,7 +176,8 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     assert_eq!(forced.report()["profile"]["passes"], 5, "{}", forced.words());
 }
 
-/// If an op has different numbers of calls in the passes, a mean number would mislead.
+/// If an op has different numbers of calls in the passes, the report shows all of them, because a
+/// mean would mislead.
 #[test]
 fn passes_that_differ_are_marked() {
     let Some(program) = counterpoint("passes_differ") else { return };
@@ -188,7 +189,7 @@ fn passes_that_differ_are_marked() {
     assert!(run.output.status.success(), "{}", run.words());
     let report = run.report();
     let row = &report["rows"][0];
-    // The number of dispatches is that of the calls with the workgroup id 0,0,0: one in each pass.
+    // `dispatches` counts the calls with the workgroup id 0,0,0. Each pass has one such call.
     assert_eq!((&row["calls"], &row["dispatches"]), (&Value::Null, &1.into()));
     let calls: Vec<&Value> =
         row["passes"].as_array().unwrap().iter().map(|pass| &pass["calls"]).collect();
@@ -350,7 +351,7 @@ fn a_variable_may_name_the_counters() {
     assert!(told.contains("COUNTERPOINT_CPU_METRICS page-fautls: "), "{told}");
 }
 
-/// IREE's own profiler must count the same number of calls.
+/// The expected numbers of calls come from IREE's own profiler.
 #[test]
 fn a_model_in_passes() {
     let Some(program) = counterpoint("passes_iree") else { return };

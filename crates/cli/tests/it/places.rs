@@ -51,7 +51,7 @@ fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
     let Some(program) = counterpoint(test) else { return };
     let scratch = testkit::Scratch::new();
     let profile = scratch.join("p.cpt");
-    // The limit is 1 GiB in units of 512 bytes.
+    // `ulimit -f` takes units of 512 bytes, so the limit is 1 GiB.
     let of = |threads: &str| {
         let events = format!("none --max-threads {threads}");
         record(&program, &profile, "ulimit -f 2097152", &events, "calls 10")
@@ -269,8 +269,8 @@ fn no_shared_memory_at_all() {
 }
 
 /// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, or one that a group can write to.
-/// `run` must create nothing in this directory, because other users could replace it: the pool, or
-/// the link to a library.
+/// `run` must create neither the pool nor the link to a library in this directory, because other
+/// users could replace them.
 #[test]
 fn a_runtime_directory_of_another_user() {
     let Some(program) = counterpoint("runtime-directory") else { return };

@@ -98,8 +98,8 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let mut command = Command::new(iree.tool("iree-run-module"));
     command.arg(format!("--module={}", iree.module("mlp", false).display()));
     command.arg("--device=local-task").args(expected.arguments());
-    // This file is a Python script that starts the real tool of the same name. With `--plugin-in`,
-    // the plugin records only in the tool.
+    // This `iree-run-module` is a Python script that starts the real tool of the same name. With
+    // `--plugin-in`, the plugin records only in the tool.
     let options = ["--plugin", file.to_str().unwrap(), "--plugin-in", "iree-run-module"];
     let recorded = Recorded::run_with(&program, "task-clock", &options, &mut command);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
@@ -458,8 +458,8 @@ fn a_recording_without_a_program_pauses_at_a_signal() {
     // SAFETY: `kill` takes numbers only. Our child has not been waited for, so no other process can
     // have its process id.
     let tell = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    // `plugin run` blocks these signals before it starts the plugin, so they cannot end it from now
-    // on.
+    // `plugin run` blocks these signals before it starts the plugin, so they cannot end `plugin
+    // run` from now on.
     wait_until("the plugin starts", || heard("it is warm here"));
     for word in ["paused", "continued"] {
         tell(libc::SIGUSR1);

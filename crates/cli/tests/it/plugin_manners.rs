@@ -139,7 +139,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
         let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
         // A bad plugin that hangs uses up the whole timeout, so this timeout is short. The other
-        // one is long enough for the good plugin on a busy machine.
+        // timeout, 60 s, is long enough for the good plugin on a busy machine.
         let timeout = if matches!(what, "hang" | "linger") { "2s" } else { "60s" };
         let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
         let options = match call {

@@ -133,8 +133,8 @@ fn a_process_that_dies() {
     let report = recorded.report(&[]);
     assert!(report["total"]["calls"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["threads"][0]["usage"], Value::Null);
-    // The records of 100,000 calls fill several pages. Each page begins with the thread's usage so
-    // far, so the usage before the last page is known.
+    // The records of 100,000 calls fill several pages (blocks of records). Each page begins with
+    // the thread's usage so far, so the usage before the last page is known.
     let recorded = Recorded::run(&program, "none", &mut host("abort 100000"));
     let report = recorded.report(&[]);
     let thread = &report["threads"][0];

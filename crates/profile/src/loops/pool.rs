@@ -42,7 +42,7 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
 
 impl LoopRun {
     /// Returns a copy of the run's bytes. `None` if the thread has given the run back meanwhile;
-    /// the counts are then in the part's file.
+    /// the counts are then in `loops.cps` of the process's part.
     pub fn read(&self, pool: &PoolFile) -> io::Result<Option<Vec<u8>>> {
         let bytes = pool.pages(self.first, self.pages)?;
         let after = pool.head(self.first, RUN_HEADER_BYTES)?;

@@ -25,12 +25,12 @@ impl Profile {
     /// Reads the counts of instrumented loops. Damage is counted as a loss.
     ///
     /// # Errors
-    /// Fails if a file cannot be read.
+    /// Fails if a file or the pool cannot be read; a refused file counts as a loss instead.
     pub fn loops(&self) -> Result<Loops> {
         let mut loops = Loops::default();
         let mut lost = 0;
-        // The pool is read first. If a thread moves a run to the file meanwhile, the run is found
-        // twice instead of being missed.
+        // The pool is read first. If a thread moves a run from the pool to `loops.cps` meanwhile,
+        // the run is found twice instead of being missed.
         let mut left = self.left_runs(&mut lost)?;
         let mut moments: BTreeMap<(usize, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for (index, process) in self.processes.iter().enumerate() {
@@ -136,8 +136,8 @@ impl Profile {
         Ok(left)
     }
 
-    /// Returns the ticks per second of the loops' clock. If the profile uses the same clock and is
-    /// calibrated, this is the profile's rate, which is more exact.
+    /// Returns the ticks per second of the loops' clock; NaN if unknown. If the profile uses the
+    /// same clock and is calibrated, the result is the profile's rate, which is more exact.
     fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
         if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
             return 1e9 / self.timeline.ns_per_tick();
@@ -228,8 +228,8 @@ impl Found {
         }
     }
 
-    /// Moves the content to `loops`. Returns the number of blocks that were left out because their
-    /// module is missing.
+    /// Moves the content to `loops`. Returns the number of blocks whose rows or events were left
+    /// out because their module is missing.
     fn put(mut self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
         let mut places = BTreeMap::new();
         for (number, module) in self.modules {

@@ -22,7 +22,7 @@ pub struct Orphan {
     pub profile: Option<PathBuf>,
     /// Memory that the pool takes, in bytes.
     pub bytes: u64,
-    /// Why no profile can use the pool.
+    /// Why the pool is an orphan.
     pub state: Lost,
     /// Seconds since the pool, or the empty directory, was last changed, as far as known.
     pub age_s: u64,
@@ -31,7 +31,7 @@ pub struct Orphan {
     file: Option<File>,
 }
 
-/// Why no profile can use a pool.
+/// Why a pool is an [`Orphan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The pool's profile was deleted.
@@ -78,16 +78,17 @@ fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
     let orphan = match place.inside.file(POOL_NAME) {
         Ok(file) => with_pool(place, file)?,
         Err(e) if e.is_not_found() => without_pool(place)?,
-        // The entry is a link, a pipe or a file that we may not read. `run` does not make such
-        // entries.
+        // The entry named [`POOL_NAME`] is a link, a pipe or a file that we may not read. `run`
+        // does not make such entries.
         Err(_) => return None,
     };
     let may_be_in_the_making = matches!(orphan.state, Lost::Unfinished | Lost::Damaged);
     (!may_be_in_the_making || orphan.age_s >= MAKING_S).then_some(orphan)
 }
 
-/// Returns the directory as an orphan if it is empty. In that case, the command that made the
-/// directory was killed before it made the pool, or while the directory was being deleted.
+/// Returns the directory as an orphan if it is empty and has a name that `run` gives. In that case,
+/// the command that made the directory was killed before it made the pool, or while the directory
+/// was being deleted.
 fn without_pool(place: Place) -> Option<Orphan> {
     if !is_only(&place, &[]) {
         return None;
@@ -168,8 +169,8 @@ fn unchanged_s(file: &File) -> u64 {
     changed.and_then(|time| time.elapsed().ok()).map_or(0, |age| age.as_secs())
 }
 
-/// Returns the seconds since data was last recorded into the pool. Writes to a mapping do not
-/// update the file's modification time, so the start of the newest page counts, too.
+/// Returns about how many seconds ago data was last recorded into the pool. Writes to a mapping do
+/// not update the file's modification time, so the start of the newest page counts, too.
 fn age_s(pool: &PoolFile) -> u64 {
     let headers = pool.claimed().filter_map(|(number, _)| pool.page(number).ok());
     let begun = headers.filter_map(|page| PageHeader::parse(&page).ok());
@@ -214,7 +215,8 @@ impl Orphan {
     /// Deletes the pool with its directory, unless a process uses the pool now.
     ///
     /// # Errors
-    /// Fails if a process uses the pool, or if the pool cannot be deleted.
+    /// Fails if a process uses the pool, if this cannot be found out, or if the pool cannot be
+    /// deleted.
     pub fn remove(self) -> io::Result<()> {
         match &self.file {
             Some(file) if record::pool::owner::is_in_use(file) != Some(false) => {

@@ -14,7 +14,8 @@ use crate::passes::{is_not_begun, join_counters, open_dir};
 use crate::safe_dir::Dir;
 use crate::tracks::Tracks;
 
-/// Opens the passes that were recorded, and joins them into one profile.
+/// Opens the passes before the first one that is missing, not valid or refused, and joins them into
+/// one profile.
 pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let dir = root.path();
     let mut passes: Vec<Profile> = Vec::new();

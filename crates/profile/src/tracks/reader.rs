@@ -23,16 +23,16 @@ use crate::stream::{Ending, StreamReader, has_columns};
 /// when they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
-    /// The directory's name: [`super::SAMPLED_NAME`], or the name of an imported trace or of
-    /// plugins' events.
+    /// The directory's name: The directory's name: [`super::SAMPLED_NAME`], or the name of an
+    /// imported trace or of plugins' events.
     pub name: String,
     /// The kind of the readings.
     pub readings: Readings,
     pub series: HashMap<u32, Series>,
     /// The damage in the descriptions of the series.
     pub losses: Vec<LossCount>,
-    /// Index of the member (merged profile) to which the directory belongs; 0 if the profile is not
-    /// merged.
+    /// Index of the member to which the directory belongs (one of the profiles that were merged); 0
+    /// if the profile is not merged.
     pub member: usize,
     /// The conversion of the samples' times to times of the profile; `None` if no conversion is
     /// necessary.

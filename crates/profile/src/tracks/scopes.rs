@@ -5,14 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use super::{Scope, Series, Tracks};
 
 /// The names of the scopes in one directory of tracks, such as `device 3`. If several sources have
-/// a device with this number, the name contains the source: `device 3 (power.so in python3 4711)`.
+/// a device or process with this number, the name contains the source: `device 3 (power.so in
+/// python3 4711)`.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeNames<'a> {
     sources: HashMap<Key<'a>, BTreeSet<&'a str>>,
 }
 
-/// The machine, its CPUs and its nodes are the same for all sources. Series with these scopes need
-/// the source in their names only if their tracks and names are equal, so the key contains both.
+/// The machine, its CPUs and its nodes are the same for all sources. For these scopes, the source
+/// is needed only to distinguish series of the same track and name, so the key contains both.
 type Key<'a> = (Scope, Option<(&'a str, &'a str)>);
 
 fn key(series: &Series) -> Key<'_> {

@@ -4,8 +4,9 @@
 use super::{Snapshot, Timeline};
 
 /// Converts times of `CLOCK_REALTIME` that were taken while a profile was recorded. Between two
-/// clock snapshots, UTC is assumed to run at a constant rate relative to `CLOCK_MONOTONIC`. Before
-/// the first snapshot and after the last one, both clocks are assumed to run at the same rate.
+/// clock snapshots, UTC is assumed to run at a constant rate relative to `CLOCK_MONOTONIC`, unless
+/// UTC was set back. Before the first snapshot, after the last one, and where UTC was set back,
+/// both clocks are assumed to run at the same rate.
 #[derive(Clone, Debug)]
 pub struct UtcClock {
     /// UTC and `CLOCK_MONOTONIC` of the snapshots in ns, sorted by `CLOCK_MONOTONIC`.

@@ -67,8 +67,8 @@ steps! {
     /// Not 0 while the step in progress is away.
     is_away,
     /// The processor time of the process in a step in which ops were announced, in ns: the median
-    /// of the latest such steps. `seen_timed` is the number of these steps, and `seen_spread` their
-    /// median distance from the median.
+    /// of the latest such steps (at most 32). `seen_timed` is the number of these steps, and
+    /// `seen_spread` the median of the distances of their times from `seen_ns`.
     seen_ns,
     /// See [`Self::seen_ns`].
     seen_timed,

@@ -24,9 +24,9 @@ pub struct CodeFrame {
     /// The number of the file with a copy of the code; `None` if there is no copy.
     pub kept: Option<u32>,
     /// The pieces of code that the copy contains one after the other: first address and number of
-    /// bytes. Empty if the copy is the whole ELF file.
+    /// bytes. Empty if there is no copy, or if the copy is the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
-    /// For code without a file: the functions in libraries that it calls.
+    /// For code without a file: the library functions that the code calls.
     pub callees: Vec<Callee>,
 }
 

@@ -49,8 +49,9 @@ pub struct Trips {
     /// chosen hit began.
     pub first: u64,
     /// A histogram of the hits by their numbers of iterations. Bucket 0 counts the hits with 0
-    /// iterations, and bucket `b` those with 2^(b-1) to 2^b - 1. Empty buckets at the end are left
-    /// out. The vector is empty if there is no histogram.
+    /// iterations, and bucket `b` those with 2^(b-1) to 2^b - 1. Bucket 63 also counts all hits
+    /// with more iterations. Empty buckets at the end are left out. The vector is empty if there is
+    /// no histogram.
     pub buckets: Vec<u64>,
 }
 

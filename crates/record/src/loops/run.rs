@@ -69,7 +69,8 @@ pub struct BlockHeader {
     pub bytes: u64,
     /// Mode log: number of events in the block.
     pub logged: AtomicU64,
-    /// Mode log: number of events that were lost because there was no memory for them.
+    /// Mode log: number of events that were lost because the block was full, or because there was
+    /// no memory to remember the hit.
     pub unlogged: AtomicU64,
     /// The load address of the module's object, which is subtracted from return addresses.
     pub base: u64,
@@ -124,8 +125,7 @@ impl Shape {
         sums_offset(self.ids) + self.ids as usize * sums
     }
 
-    /// Returns the offset in the block at which the statistics of the iterations of single hits
-    /// begin.
+    /// Returns the offset in the block at which the statistics of the iterations per hit begin.
     pub fn trips_offset(&self) -> usize {
         self.events_offset() + self.events as usize * EVENT_BYTES
     }
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
         usize::try_from(self.u64(offset_of!(RunHeader, used))).unwrap_or(usize::MAX)
     }
 
-    /// Returns the process id, the start time and the generation.
+    /// Returns the process's id, start time and generation ([`crate::pool::Row::generation`]).
     pub fn process(&self) -> (u32, u64, u32) {
         (
             self.u32(offset_of!(RunHeader, pid)),
@@ -229,7 +229,7 @@ impl<'a> Run<'a> {
         )
     }
 
-    /// Returns the name of the part of the profile that belongs to the run's process.
+    /// Returns the name that the directory of the run's process has in a profile.
     pub fn part(&self) -> String {
         let (pid, start_time, generation) = self.process();
         part_name(pid, start_time, generation)
@@ -352,8 +352,8 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Returns the statistics of the iterations of single hits for each id that has such hits, in
-    /// the order of the ids.
+    /// Returns the statistics of the iterations per hit, in the order of the ids. An id without a
+    /// hit in its statistics is left out.
     pub fn trips(&self) -> impl Iterator<Item = (u32, Trips)> + use<'a> {
         let (bytes, shape) = (self.bytes, self.shape);
         let ids = if shape.buckets == 0 { 0 } else { shape.ids };

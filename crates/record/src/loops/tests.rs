@@ -11,9 +11,9 @@ fn put32(bytes: &mut [u8], at: usize, word: u32) {
     bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Makes a run in the layout that `loops.rs` describes. The block of module 1 has two ids, one
-/// counter and room for two events. One event was written. The block of module 2 has one id without
-/// hits.
+/// Makes the bytes of a run (contiguous pages of the pool), in the layout that `loops.rs`
+/// describes. The block of module 1 has two ids, one counter and room for two events. One event was
+/// written. The block of module 2 has one id without hits.
 fn example() -> Vec<u8> {
     let mut run = vec![0u8; PAGE_BYTES];
     run[..8].copy_from_slice(b"CPTLOOP1");

@@ -12,11 +12,11 @@ pub struct Calibration {
     pub counters: u32,
     /// Duration in ticks that is recorded for an empty call.
     pub inside_ticks: u64,
-    /// The number of ticks by which one probe lengthens the program.
+    /// Number of ticks by which one probe delays the program.
     pub total_ticks: u64,
     /// What an empty call adds to each counter, in the order of the run's counters.
     pub inside_values: Vec<u64>,
-    /// How much the other fields vary from call to call. `None` if unknown.
+    /// How much the times and the counters' values vary from call to call. `None` if unknown.
     pub spread: Option<Spread>,
     /// Sums over the empty calls, from which means are computed. `None` if the sums or the spread
     /// are unknown.

@@ -66,7 +66,7 @@ pub struct OpExport {
     pub library: u32,
     /// The role of the export's calls.
     pub role: Role,
-    /// Name of the op, run or range.
+    /// Name of the op or run, or of another range of time that is recorded as a call.
     pub name: String,
     /// Types and shapes of the op's tensor arguments: `float32[1, 64], float32[64, 64]`. Results
     /// that are passed as arguments are included. Empty if the op has no tensor arguments, or if

@@ -1,6 +1,6 @@
 //! Defines the names of the parts of a profile, and of the files in the parts. A part is a
-//! directory with the records of one process. A process may have several parts, for example because
-//! of an `exec`.
+//! directory with data of one process. A process may have several parts, for example because of an
+//! `exec`.
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";

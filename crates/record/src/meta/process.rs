@@ -39,7 +39,8 @@ pub struct Process {
     pub parent: u32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,
-    /// Number of earlier parts of the same process, for example from before an `exec`.
+    /// Number of earlier parts of the same process, for example from before an `exec`. For parts
+    /// with events of plugins, see [`crate::meta::FIRST_PLUGIN_GENERATION`].
     pub generation: u32,
     /// The clock that was read for the ticks in the process's pages.
     pub clock: ClockKind,

@@ -1,6 +1,6 @@
 //! The writer and the reader of a page keep the same memory of earlier calls, and predict the next
-//! call from it. Of the fields that are predicted, a record contains only those that differ from
-//! the prediction.
+//! call from it. A record contains a group of predicted fields (for example, location and worker)
+//! only if one of them differs from the prediction.
 //! ```text
 //!                    ┌─ export ─ count x y z ─ next workgroup ─ successor ─┐
 //!  export mod 64 ──► │ slot                                                │

@@ -103,17 +103,18 @@ impl OwnedPage {
     /// Panics if the page is full. Check [`OwnedPage::has_room_for_values`] first.
     pub fn values(&mut self, values: &[(u32, u64)]) {
         assert!(self.writer.has_room_for_values(), "the page is full");
-        // SAFETY: `new` has attached a page, and the assertion checks its room.
+        // SAFETY: `new` has attached a page, and the assertion checks that it has room.
         unsafe { self.writer.values(values) };
     }
 
-    /// Records the readings of the three clocks at one moment.
+    /// Records the readings of the run's clock, of the thread's CPU clock and of `CLOCK_MONOTONIC`
+    /// at one moment.
     ///
     /// # Panics
     /// Panics if the page is full.
     pub fn thread_clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
         assert!(self.writer.has_room(), "the page is full");
-        // SAFETY: `new` has attached a page, and the assertion checks its room.
+        // SAFETY: `new` has attached a page, and the assertion checks that it has room.
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
     }
 

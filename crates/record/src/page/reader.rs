@@ -39,8 +39,8 @@ impl GroupLayout {
     }
 }
 
-/// One decoded record. The counter readings and the sampling of a call are in
-/// [`PageReader::groups`], [`PageReader::values`] and [`PageReader::drawn`].
+/// One decoded record. After a [`Record::Call`], [`PageReader::groups`] and [`PageReader::values`]
+/// return the call's counter readings, and [`PageReader::drawn`] returns how the call was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A recorded call, for example of a workgroup or of an op.

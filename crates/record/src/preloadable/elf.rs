@@ -163,8 +163,9 @@ impl Header {
         None
     }
 
-    /// Calls `body` with the name of each library that the program needs, until `body` returns
-    /// true. Returns whether `body` has returned true. Names longer than 63 bytes are skipped.
+    /// Calls `body` with the names of the libraries that the program needs (at most
+    /// [`MOST_NEEDED`]), until `body` returns true. Returns whether `body` has returned true. Names
+    /// longer than 63 bytes are skipped.
     pub(super) fn any_needed(&self, file: &File, mut body: impl FnMut(&[u8]) -> bool) -> bool {
         let (mut strings, mut needs) = (None, [0u64; MOST_NEEDED]);
         let mut count = 0;
@@ -230,7 +231,8 @@ impl Segment {
     }
 }
 
-/// Returns the text at an offset of a string table; `None` if it does not fit in `to`.
+/// Returns the text at an offset of a string table; `None` if the text does not fit in `to` or the
+/// file ends before the text does.
 fn text_at<'a>(file: &File, strings: u64, at: u64, to: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = file.read(strings.checked_add(at)?, to);
     let read = to.get(..length)?;

@@ -116,7 +116,8 @@ struct RowState {
     /// Index in the list of processes.
     process: usize,
     lanes: Vec<Sequence>,
-    /// The tracks of the series of each counter, by label.
+    /// The tracks of a counter's series, by [`SeriesPoint::label`]. A list is empty until all
+    /// tracks of the counter are known.
     by_label: Vec<Vec<u64>>,
     /// Number of open slices that [`Writer::begin`] began.
     begun: u64,
@@ -148,8 +149,9 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Ends the open slices, writes `facts` (what the format cannot express otherwise) as metadata,
-    /// and returns the output.
+    /// Writes the ends that [`TimelineSink::slice`] has not written yet, and `facts` (what the
+    /// format cannot express otherwise) as metadata. Returns the output. Slices from
+    /// [`Writer::begin`] and [`Writer::begin_in`] that the caller has not ended stay open.
     pub fn finish<'a>(
         mut self,
         facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
@@ -203,7 +205,7 @@ impl Packets {
         self.tracks
     }
 
-    /// Returns the index of a process. A process that is new here gets its id as its name.
+    /// Returns the index of a process. An unknown process is added, with its id as its name.
     fn process_place(&mut self, id: Id<'_>) -> usize {
         let id = OwnedId::from(id);
         if let Some(place) = self.process_by_id.get(&id) {
@@ -233,7 +235,7 @@ impl Packets {
         self.by_id.get(&(row.process.into(), row.thread.into())).copied()
     }
 
-    /// Returns the index of a row. A row that is new here gets the id of its thread as its name.
+    /// Returns the index of a row. An unknown row is added, with the id of its thread as its name.
     fn row(&mut self, row: Row<'_>) -> usize {
         match self.known_row(row) {
             Some(index) => index,
@@ -280,9 +282,10 @@ impl Packets {
     }
 }
 
-/// Returns the snapshots sorted by time. Readers refuse a snapshot whose `CLOCK_REALTIME`, which
-/// the times of events use, is earlier than in the snapshot before. So if the clock was set back,
-/// the snapshots after that are left out until the clock is past its earlier value.
+/// Returns the snapshots of the clocks, sorted by `CLOCK_MONOTONIC`. Perfetto refuses a snapshot
+/// whose `CLOCK_REALTIME`, which the times of events use, is earlier than in the snapshot before.
+/// So if `CLOCK_REALTIME` was set back, snapshots are left out until it reaches its highest earlier
+/// value again.
 fn in_order(clocks: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut sorted = clocks.to_vec();
     sorted.sort_by_key(|(_, monotonic)| *monotonic);
@@ -308,8 +311,8 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
-/// Returns the id if a descriptor of a process or thread can contain it. Otherwise, the track has
-/// no descriptor of a process or thread.
+/// Returns the id for the descriptor of a process or thread, if it is in [`REAL_IDS`] or
+/// [`OTHER_IDS`]. Otherwise, the track of the process or thread gets no such descriptor.
 fn system_id(id: Id<'_>) -> Option<i64> {
     match id {
         Id::Number(n) if REAL_IDS.contains(&n) || OTHER_IDS.contains(&n) => Some(n),
@@ -350,9 +353,10 @@ impl<W: Write> TimelineSink for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a slice without counters into a lane, which is one of the row's tracks. Lanes are
-    /// numbered from 0. Slices may come in any order, but the caller must make sure that the slices
-    /// of each lane are nested.
+    /// Writes a slice, but not its counters, into a lane, which is one of the row's tracks. Lanes
+    /// are numbered from 0. The caller must make sure that slices of the same lane overlap only if
+    /// they are nested. They may come in any order, with two exceptions: of slices with the same
+    /// start, the outer one comes first, and a slice that begins at another's end comes after it.
     pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.slice_in(lane, slice);
         self.flush_if_full()
@@ -364,7 +368,8 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Ends the innermost open slice of a lane. `args` became known at its end.
+    /// Ends the innermost open slice of a lane. `args` are arguments that became known at the
+    /// slice's end.
     pub fn end_in(
         &mut self,
         lane: usize,
@@ -382,8 +387,8 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Ends the innermost open slice of a row. Returns false if no slice is open. `args` became
-    /// known at its end.
+    /// Ends the innermost open slice of a row. Returns false if no slice that [`Writer::begin`]
+    /// began is open in the row. `args` are arguments that became known at the slice's end.
     pub fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> io::Result<bool> {
         let ended = self.timeline.end(row, at_ns, args);
         self.flush_if_full()?;
@@ -521,8 +526,8 @@ impl Packets {
         let RowState { name, process, .. } = &self.rows[index];
         let (name, parent) = (name.clone(), self.processes[*process].track);
         let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
-        // Viewers show this lane as a separate track. Our own reader puts the slices of this track
-        // into the row again.
+        // Viewers ignore the field `JOIN` of this packet. Because of this field, our own reader
+        // puts the lane's slices into the row again.
         let first = self.rows[index].lanes[0].track();
         self.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);

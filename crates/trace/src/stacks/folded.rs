@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use super::Stacks;
 
-/// Writes the stacks that have a value of the kind [`Stacks::main`].
+/// Writes the stacks whose value of the kind [`Stacks::main`] is above 0.
 pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     for (path, value) in stacks.with(stacks.main) {
         let names: Vec<String> = path.iter().map(|node| name(stacks.name(node))).collect();

@@ -37,7 +37,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Writes the file. Stacks without a value are left out.
+/// Writes the file. Stacks whose values are all 0 are left out.
 pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     let mut texts = Texts::default();
     texts.number("");
@@ -102,7 +102,7 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the location of a node's frame. The id of a location must not be 0.
+/// Returns the id of the location of a node's frame. The id of a location must not be 0.
 fn location(node: &StackNode) -> u64 {
     node.frame as u64 + 1
 }

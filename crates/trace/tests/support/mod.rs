@@ -41,7 +41,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Returns a text. Bytes that are not UTF-8 are replaced, as readers do with such names of
+    /// Returns a text. Bytes that are not UTF-8 are replaced, as readers do in the names of
     /// programs.
     fn text(&mut self) -> Cow<'a, str> {
         let length = self.below(24).min(self.0.len());
@@ -255,7 +255,8 @@ fn nest(choices: &mut Choices<'_>) -> String {
     format!("{}{}{}", open.repeat(depth), choices.number(), close.repeat(depth))
 }
 
-/// Packets must be well formed, slices must begin and end, and names must be unchanged.
+/// Packets must be well formed, each slice must begin and end, and the names of slices must be
+/// unchanged.
 pub fn perfetto(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let head = perfetto::write::PerfettoHead { clocks: vec![(1_000, 10)], compress: false };

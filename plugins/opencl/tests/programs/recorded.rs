@@ -33,8 +33,8 @@ pub struct Seen {
     pub id: i64,
     pub device: i64,
     pub resource: i64,
-    /// The number of the event's arrow: positive if the arrow begins here, negative if it ends
-    /// here, and 0 without an arrow.
+    /// The number of the event's arrow: positive if the arrow begins at this event, negative if it
+    /// ends at this event, and 0 without an arrow.
     pub flow: i64,
     pub arguments: BTreeMap<String, String>,
 }

@@ -38,8 +38,8 @@ def main():
     if mode == "count":
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
             train()
-        # The profiler's table (`key_averages`) would take ten times as long, and leaves out ops
-        # inside of ops of the same name.
+        # The profiler's table (`key_averages`) would take ten times as long, and leaves out some
+        # ops inside of ops of the same name.
         calls.update(event.name() for event in profiler.profiler.kineto_results.events())
     elif mode == "inference":
         infer()

@@ -40,8 +40,8 @@ class Progress:
             return
         self._drawn = now
         line = visible(f"counterpoint: {self._what}: {far}, {now - self._since:.0f} s")
-        # The terminal would break a longer line into two, and the first of these could not be
-        # erased.
+        # The terminal would break a line that is longer than its width into two, and the first of
+        # these could not be erased.
         _write(_ERASE + line[: _columns() - 1])
 
     def end(self) -> None:

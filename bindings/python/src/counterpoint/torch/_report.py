@@ -99,8 +99,8 @@ class _Columns(_ops.Columns):
         return row
 
     def _in_tasks(self) -> set[int]:
-        """Returns the ops that OpenMP threads ran inside tasks. `total` leaves them out, because the counts
-        of a task include those of its ops."""
+        """Returns the numbers of the outermost ops that OpenMP threads ran inside tasks. `total` leaves these
+        ops out, because the counts of a task include those of its ops."""
         tasks: dict[int, list[tuple[float, float]]] = {}
         for op in self.all:
             for region in op["regions"]:
@@ -121,7 +121,7 @@ class _Columns(_ops.Columns):
         return found
 
     def total(self) -> Row:
-        """Returns the sums over the outermost ops and ranges of all threads."""
+        """Returns the sums over the outermost ops and ranges of all threads, without ops inside tasks."""
         nested = self._in_tasks()
         outer = [op for op in self.all if op["parent"] is None and op["op"] not in nested]
         total: Row = {

@@ -41,8 +41,8 @@ class DeviceCounters:
 
 
 def _defaults() -> list[str]:
-    """Returns the default counters: those that one of the variables below names, otherwise the
-    counter that TVM's former PAPI collector also read by default."""
+    """Returns the default counters: those named in the first variable below that is set. If neither is,
+    returns the counter that TVM's former PAPI collector also read by default."""
     for variable in ("COUNTERPOINT_CUDA_METRICS", "TVM_PAPI_CUDA_METRICS"):
         listed = os.environ.get(variable)
         if listed is not None:
@@ -107,8 +107,8 @@ class Registered:
 
 
 def register(native: _native.Native, counters: DeviceCounters) -> Optional[Registered]:
-    """Registers a collector for the counters. If they cannot be read on this machine, warns once
-    and returns `None`."""
+    """Registers a collector for the counters. Returns `None` if there are no counters. If they
+    cannot be read on this machine, warns once and returns `None`."""
     if not counters.names:
         return None
     try:

@@ -63,11 +63,11 @@ def instrument_module(
 
     `max_depth`: leave out loops that have more than this number of loops around them (0: only outermost
     loops; default 2, or no limit with `siblings`). `min_height`: leave out loops that have fewer than this
-    number of levels of loops inside (0: also innermost loops; default 1, but outermost loops are always
-    taken). `siblings`: instrument only loops that have siblings, which are other loops directly in the same
-    loop or function. `functions`: False instruments no functions; True also instruments functions without an
-    instrumented loop. `filter`: instrument only functions whose name matches one of these patterns; `*`
-    matches any text, `?` one character.
+    number of levels of loops inside (0: also innermost loops; default 1, or 0 for outermost loops).
+    `siblings`: instrument only loops that have siblings, which are other loops directly in the same loop or
+    function. `functions`: False instruments loops, but no whole functions; True also instruments functions
+    without an instrumented loop. `filter`: instrument only functions whose name matches one of these
+    patterns; `*` matches any text, `?` one character.
 
     To record the loops, use `profile(vm, loops=True)`, or start the process with
     `counterpoint run --loops`."""
@@ -247,7 +247,7 @@ class _Rebuilt:
 
 
 def _check_symbols(before: str, after: str) -> None:
-    """Raises an error if the instrumented text needs a function that this process does not have.
+    """Raises an error if the instrumented text adds calls of a function that this process does not have.
     TVM's JIT would crash when it looks for the function."""
     known = {name for _, name in _DECLARED.findall(before)}
     process = ctypes.CDLL(None)

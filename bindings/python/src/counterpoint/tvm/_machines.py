@@ -113,9 +113,9 @@ class Machine:
         return ours
 
     def set(self, vm: Any, native: _native.Native) -> None:
-        """Sets our instrument. In a recording with a budget, the agent may remove it for single
-        runs, but only if the user has set no instrument. The user's instrument expects every call,
-        and our instrument passes the calls on to it."""
+        """Sets our instrument. In a recording with a budget, the agent may remove our
+        instrument for single runs, but only if the user has set none. The user's instrument expects
+        every call, and our instrument passes the calls on to it."""
         self._budget = native.switch(self.number, None)
         ours = self.instrument(native)
         vm._set_instrument(ours)
@@ -262,8 +262,8 @@ def _set_instrument(original: Callable[..., Any], self: Any, instrument: Any) ->
 
 
 def state_of(vm: Any) -> Machine:
-    """Returns the state of a machine. If the machine is older than the replaced methods, its state
-    is made now."""
+    """Returns the state of a machine. If the machine was made before the methods were replaced, its
+    state is made now."""
     state = getattr(vm, _STATE, None)
     if not isinstance(state, Machine):
         state = Machine(_processor(), _OLDER)
@@ -296,7 +296,7 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
 
 def detach(vm: Any) -> None:
     """Ends the recording of the machine by one profile. After the last profile, restores the user's
-    instrument."""
+    instrument, unless the machine may be in an op (see `Machine.leave`)."""
     with _lock:
         state = state_of(vm)
         if state.open and state.add(-1) == 0:

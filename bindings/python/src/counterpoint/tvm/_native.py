@@ -139,7 +139,7 @@ class Native(Recorder):
         return number
 
     def collector_remove(self, number: int) -> None:
-        """Removes a collector. Other collectors can use its slots (places for values) at once."""
+        """Removes a collector. Its slots (places for values) are at once free for other collectors."""
         self._collector_remove(number)
 
 

@@ -41,8 +41,8 @@ def prepare() -> None:
 
 
 class _Recorded:
-    """What a profile stores about a machine when it begins. Another profile may later give the machine
-    another name."""
+    """What a profile stores about a machine when the profile begins. Another profile may later give the
+    machine another name."""
 
     def __init__(self, state: _machines.Machine, asked: Optional[str], calls: int) -> None:
         self.unseen = state.unseen
@@ -56,7 +56,8 @@ class _Recorded:
 
 
 def _explained(loss: Loss, name: str, first: str) -> Loss:
-    """Returns the loss. If it has this name, `first` (the first error) is added to its explanation."""
+    """Returns the loss. If its name is `name`, `first` (a collector's first error) is added to its
+    explanation."""
     if loss.name != name:
         return loss
     word = "the first error" if "the first error" not in loss.explanation else "another"
@@ -230,14 +231,14 @@ class Profile:
         return settings
 
     def _remark(self, report: Report, document: Mapping[str, Any], names: set[str]) -> None:
-        """Adds losses and notes to the report about data of these machines that could not be recorded."""
+        """Adds losses and notes to the report. They say what is missing for the profile's machines."""
         for registered in self._registered:
             if registered.failure is not None:
                 report.losses = [_explained(loss, _FAILED, registered.failure) for loss in report.losses]
         blind = [machine for machine in self._machines if machine.unseen is not None]
         if blind:
-            # The loss of this name in the profile says neither the machine nor the reason, so it is
-            # replaced.
+            # The loss `_UNSEEN` that the profile contains names neither the machine nor the reason,
+            # so it is replaced.
             report.losses = [loss for loss in report.losses if loss.name != _UNSEEN]
             why = "; ".join(f"{machine.label}: {machine.unseen}" for machine in blind)
             report.losses.append(
@@ -484,7 +485,7 @@ def _function(mod: Any, dev: Any, name: str) -> Any:
         from tvm import relax
 
         if isinstance(mod, relax.VMExecutable):
-            # The functions of an executable can only be called through a virtual machine.
+            # The functions of a `VMExecutable` can only be called through a virtual machine.
             mod = relax.VirtualMachine(mod, dev)
         elif not isinstance(mod, (tvm.runtime.Module, relax.VirtualMachine)):
             if not isinstance(mod, tvm.runtime.Executable):

@@ -255,10 +255,10 @@ fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
     }
 }
 
-/// Writes to the place where the original's return address will be, or close to it. If that page of
-/// the stack is not present yet, or was shared by a fork, the page fault happens now instead of
-/// after the counters are read. The agent's use of the stack causes this fault, so the call's
-/// counters must not include the fault.
+/// Writes to the place on the stack where the return address of the original function will be, or
+/// close to it. If the page at this place is not present yet, or was shared by a fork, the page
+/// fault happens now instead of after the counters are read. The agent's use of the stack causes
+/// this fault, so the call's counters must not include the fault.
 #[inline(always)]
 fn touch_stack() {
     #[cfg(target_arch = "x86_64")]
@@ -312,8 +312,9 @@ pub unsafe fn end_hooked(export: u32) {
         let (end, location) = (*thread).run.clock.end();
         let Some(at) = (*thread).innermost_split(export) else { return };
         let start = (*thread).finish(at).start;
-        // The hook is not told the workgroup, so `count` stays zero. No real dispatch has zero
-        // workgroups.
+        // The hook is told neither the workgroup nor the number of workgroups, so `workgroup` and
+        // `count` stay zero. No real dispatch has zero workgroups, so this `count` cannot be
+        // mistaken for a real one.
         let call = Call { export, location, start, end, ..Call::default() };
         end_with_id(&mut *thread, at, &call);
     }

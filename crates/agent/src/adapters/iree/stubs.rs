@@ -101,8 +101,9 @@ unsafe extern "C-unwind" fn dispatch_entry(
     let slot = unsafe { TABLE.get_unchecked(number as usize) };
     // SAFETY: the runtime called the stub of this slot.
     let (export, original) = unsafe { of_slot(slot) };
-    // The compiler makes each of the three calls below a jump, so this function has no stack frame.
-    // So during a call that is only counted, the stack contains no frame of the agent.
+    // With optimization, the compiler makes each of the three calls below a jump, so this function
+    // has no stack frame during them. Then, during a call that is only counted, the stack contains
+    // no frame of the agent.
     // SAFETY: the arguments are those with which the runtime called the stub in place of
     // `original`.
     unsafe {

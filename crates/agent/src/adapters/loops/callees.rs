@@ -154,8 +154,8 @@ fn places_in_memory(start: u64, bytes: u64) -> BTreeSet<Place> {
     found
 }
 
-/// Adds the places that `code` refers to, until there are [`MOST_PLACES`]. `start` is the address
-/// of `code`.
+/// Adds the addresses and slots ([`Place`]) that `code` may contain or refer to, until there are
+/// [`MOST_PLACES`]. `start` is the address of `code`.
 fn add_places(code: &[u8], start: u64, found: &mut BTreeSet<Place>) {
     for at in 0..code.len() {
         if found.len() >= MOST_PLACES {
@@ -198,7 +198,7 @@ impl Names {
     fn of(&mut self, function: u64) -> Option<String> {
         let known = self.known.get_or_insert_with(|| {
             // Functions in `MEMORY` may share one implementation, for example `memcpy` and
-            // `memmove`. Such an implementation gets the name that comes first there.
+            // `memmove`. Such an implementation gets the name that comes first in `MEMORY`.
             let all = MEMORY.iter().rev().chain(&MATHEMATICS);
             all.map(|name| (address_of(name), *name)).collect()
         });
@@ -235,8 +235,8 @@ fn name_at(function: u64) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The C library exports `atoi`, and chooses an implementation of `memcpy`. The last
-    /// instruction ends at the end of the code.
+    /// The C library exports `atoi` itself; for `memcpy`, it chooses one of several
+    /// implementations. The last instruction ends at the end of the code.
     #[test]
     fn functions_are_named_however_code_has_their_addresses() {
         let [plain, chosen] = [c"atoi", c"memcpy"].map(address_of);

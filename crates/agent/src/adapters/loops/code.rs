@@ -191,9 +191,9 @@ fn build_id(at: u64, bytes: u64) -> Vec<u8> {
     Vec::new()
 }
 
-/// For a module that is in no file and was loaded by no known loader, returns the mapping with the
-/// module's code. This is the mapping that contains the descriptor's function `rehearse`, or else
-/// the executable mapping without a file that is nearest to the descriptor.
+/// For a module that neither the dynamic linker nor IREE has loaded, returns the mapping that
+/// probably has the module's code. It is an executable mapping without a file: the one that
+/// contains the descriptor's function `rehearse`, or else the one nearest to the descriptor.
 fn jit_code(address: u64, module: &Module) -> Option<Piece> {
     let maps = sys::read_file(c"/proc/self/maps").ok()?;
     let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);

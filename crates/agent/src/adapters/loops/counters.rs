@@ -177,8 +177,8 @@ fn busy<T>(thread: &mut Thread, body: impl FnOnce(&mut Thread) -> T) -> T {
     while_busy!(thread, body(thread))
 }
 
-/// Called by instrumented code when a timed hit begins. Returns a number for [`end`], or 0 if no
-/// counters were read.
+/// Called by instrumented code when a timed hit begins. Returns a number for [`end`], or 0 if the
+/// hit was not put on the list of open hits.
 ///
 /// # Safety
 /// `entry` must be an entry of a table that `enter` has returned.

@@ -71,7 +71,8 @@ unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     tables::make(known, epoch, run, process)
 }
 
-/// Writes the module's metadata to the profile, and the options of the recording to the descriptor.
+/// Writes the module's metadata and the place of its code to the profile, and the options of the
+/// recording to the descriptor.
 ///
 /// # Safety
 /// `at` must be a descriptor that has been given its number.

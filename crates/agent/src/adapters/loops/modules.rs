@@ -19,8 +19,8 @@ use crate::process::part::Process;
 /// new ones are added at the front. So the list can be read without a lock, even in a child that
 /// was forked during a change.
 pub struct Known {
-    /// The first module has number 1. The number is also the module's index in the tables of
-    /// threads.
+    /// The first module has number 1. The number is also the index of the module's table in each
+    /// thread's list of tables ([`super::local::Places`]).
     pub number: u32,
     /// The number of the module's ids (one for each instrumented function or loop).
     pub ids: u32,
@@ -193,8 +193,9 @@ pub fn moment() -> Vec<u8> {
     LoopFrame::Moment(ticks, monotonic_ns).to_bytes()
 }
 
-/// Returns the present time in ticks of instrumented code and on `CLOCK_MONOTONIC`. Both clocks are
-/// read three times, and the fastest reading is returned.
+/// Returns the present time on two clocks: that of instrumented code (in ticks) and
+/// `CLOCK_MONOTONIC` (in nanoseconds). Both clocks are read three times, and the fastest reading is
+/// returned.
 pub fn now() -> (u64, u64) {
     let one = || {
         let before = ticks::now();

@@ -1,9 +1,9 @@
 //! One profiler plugin in one recording, and the threads on which it is called. A plugin may hang,
 //! and it may end the thread on which it is called, or change that thread's state. So the agent
 //! usually does not call a plugin on a thread of the program. For each call at the beginning or the
-//! end of a recording, the agent starts a separate thread, which exists only during this call.
-//! Calls in between run on the plugin's control thread ([`super::control`]), or on a thread of the
-//! plugin that wants to hand over events.
+//! end of a recording, the agent usually starts a separate thread, which exists only during this
+//! call. Calls in between run on the plugin's control thread ([`super::control`]), or on a thread
+//! of the plugin that wants to hand over events.
 //!
 //! ```text
 //!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► destructors ─► the thread ends
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A plugin that was given up is not called again. The thread that hangs and the plugin's memory
-//! stay, because the plugin may continue at any time. The plugin's file of events gets no end mark,
-//! and its last entry names the call that did not return.
+//! stay, because the plugin may continue at any time. While the plugin hangs, its file of events
+//! has no end mark. The last call named in the file is usually the one that did not return.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -33,11 +33,11 @@ use crate::process::panics::guarded;
 /// thread.
 pub const STACK: usize = 8 << 20;
 
-/// A plugin in a recording. It is never freed, because a thread that hangs may continue at any
-/// time.
+/// A plugin in a recording. This value is never freed, because a thread that hangs in the plugin
+/// may continue at any time and use it.
 pub struct Guest {
     one: Mutex<One>,
-    /// One more than the plugin's number; 0 before the plugin was loaded.
+    /// One more than the plugin's number; 0 while the number is not known.
     number: AtomicU32,
     progress: Arc<Progress>,
     /// The longest time that one step of a call ([`Progress`]) may take.
@@ -65,7 +65,7 @@ impl Guest {
     }
 
     /// Runs `body`, which calls the plugin, on the calling thread. Returns false if the plugin was
-    /// given up before or during this.
+    /// given up before or during the call.
     pub fn with(&self, body: impl FnOnce(&mut One)) -> bool {
         if self.progress.is_given_up() {
             return false;
@@ -80,8 +80,8 @@ impl Guest {
         !self.progress.is_given_up()
     }
 
-    /// Does what [`Guest::with`] does, unless another thread is calling the plugin. Returns whether
-    /// `body` ran.
+    /// Runs `body` as [`Guest::with`] does, unless another thread is calling the plugin: this
+    /// function does not wait. Returns whether `body` ran.
     pub fn try_with(&self, body: impl FnOnce(&mut One)) -> bool {
         if self.progress.is_given_up() {
             return false;
@@ -123,7 +123,7 @@ impl Guest {
             let _ = done.send(sys::thread_id());
         };
         // The new thread, and the threads that the plugin starts, inherit the mask of blocked
-        // signals.
+        // signals, so the program's signals are not delivered to them.
         let _calm = sys::SignalsBlocked::for_new_threads();
         let thread = std::thread::Builder::new().name("cp plugin".into()).stack_size(STACK);
         match thread.spawn(work) {

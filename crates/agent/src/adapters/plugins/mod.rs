@@ -70,9 +70,9 @@ pub fn record_here() -> bool {
 
 /// Called by this library's constructor. The plugins are usually loaded later, just before `main`:
 /// now, other libraries may not be initialised yet, and `pthread_exit` needs what glibc sets up for
-/// `main`. But if this library is loaded after `main` has begun, the plugins are loaded here. They
-/// are then called on the constructor's thread: this thread holds the dynamic linker's lock, so
-/// another thread could not load a plugin.
+/// `main`. But if this library is loaded after `main` has begun, the plugins are loaded here. In
+/// that case, the constructor's thread loads and starts them: it holds the dynamic linker's lock,
+/// so another thread could not load a plugin.
 fn constructed() {
     if run_file::asks_for_plugins() && !program::will_begin() {
         begin_environment(true);

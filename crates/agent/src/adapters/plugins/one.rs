@@ -1,6 +1,7 @@
 //! Loads one profiler plugin, calls its functions, and writes its file of events. Before most
 //! calls, the call's name is written to the plugin's file of events. So if the file has no end
-//! mark, its last entry names the call in which the program ended or the plugin was given up.
+//! mark, the last name in it usually tells in which call the program ended or the plugin was given
+//! up.
 
 use std::ffi::{CString, c_void};
 use std::io;
@@ -199,9 +200,9 @@ impl One {
     }
 
     /// Called when the plugin asks to hand over events: takes the complete events of one session
-    /// and writes them. Returns whether they were written. Unlike other calls, this one is not
-    /// named in the file, because it runs on a thread of the plugin: if it hangs, no thread of the
-    /// program hangs with it.
+    /// and writes them. Returns whether they were written. Unlike most calls, this one is not named
+    /// in the file: the plugin itself asks for it, on its own thread, and no thread of the program
+    /// waits for it.
     pub fn take_events(&mut self, session: *mut c_void) -> bool {
         self.kinds();
         let Some(writer) = &mut self.writer else { return false };

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Tells how long a plugin's current call has been running, step by step. A step begins when the
-/// agent calls a function of the plugin, and whenever events are written. Any thread may read this
-/// value.
+/// agent calls a function of the plugin, and whenever events are written. Any thread may read a
+/// `Progress`.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Time at which the latest step of the current call began, in ms of the monotonic clock; 0

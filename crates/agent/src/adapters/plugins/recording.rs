@@ -1,6 +1,6 @@
 //! The profiler plugins of one recording in this process. The agent usually calls each plugin on
-//! threads that run nothing else ([`super::guest`]). So if a plugin hangs, only the events that it
-//! has not handed over are lost.
+//! threads that run nothing else ([`super::guest`]). If a plugin hangs on such a thread, only the
+//! events that it has not handed over are lost.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering;

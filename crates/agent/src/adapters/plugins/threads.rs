@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::os::sys;
 
-/// The threads that this adapter has started and that have not ended.
+/// The ids of the threads that this adapter has started and registered ([`Own`]).
 static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 /// The known threads of plugins ([`note_guests`]).
 static GUESTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());

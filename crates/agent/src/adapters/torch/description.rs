@@ -6,10 +6,10 @@ use std::borrow::Cow::Borrowed;
 
 /// The values for [`Host::unseen`], in thousandths: the best factor, the lowest, and the highest. A
 /// bracket (the recorder's work around a call) costs more in the program than in the calibration.
-/// The times that the recorder takes of brackets show a part of this additional cost. That part
-/// times the factor is the whole additional cost. The times of brackets leave out the shim's work
-/// and the cost of refilling the program's caches after the bracket, so the factor may be above 1.
-/// But a bracket whose time is taken touches cache lines that other brackets do not touch, so its
+/// The recorder measures the times of some brackets, which show a part of this additional cost.
+/// That part times the factor is the whole additional cost. The times of brackets leave out the
+/// shim's work and the cost of refilling the program's caches after the bracket, so the factor may
+/// be above 1. But a measured bracket touches cache lines that other brackets do not touch, so its
 /// time may also be too long. Measured in a training loop on a busy machine: by a profiler's
 /// samples, the recorder and the shim took 313 ns per op; by the times of brackets, 349 ns.
 const UNSEEN: [u32; 3] = [1_000, 1_000, 1_800];

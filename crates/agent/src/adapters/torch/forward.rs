@@ -6,8 +6,9 @@
 //! the same sequence number if they began before the node was made; of these, the op that began
 //! last made the node. PyTorch's own profiler links forward and backward ops in the same way.
 //!
-//! For each thread, a ring buffer contains the ops with the latest sequence numbers. If the forward
-//! op is no longer in the buffer, the backward op is recorded without a link to it.
+//! For each thread with a number below `MOST_THREADS`, a ring buffer contains the ops with the
+//! latest sequence numbers. If the forward op is no longer in the buffer, the backward op is
+//! recorded without a link to it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 

@@ -103,8 +103,8 @@ fn words(name: &[u8]) -> impl Iterator<Item = u64> {
     whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last)
 }
 
-/// A place for the data of one op. Any thread may read and change the place at any time: `version`
-/// is odd during a change.
+/// A place for the data of one op. Any thread may read the place, even while another thread changes
+/// it. `version` is odd during a change.
 #[repr(C, align(32))]
 struct Place<K> {
     version: AtomicU32,
@@ -200,8 +200,8 @@ pub fn with_name(name: &[u8]) -> Option<Known> {
 }
 
 /// Stores the entry of an op, by its schema or, if the schema is null, by its name. Does nothing
-/// for bookkeeping ops (which only manage the host's data) and long names, or if another thread is
-/// changing the same place.
+/// for bookkeeping ops (which only manage the host's data), or if another thread is changing the
+/// same place. A name that is empty or longer than [`LONGEST`] is not stored.
 #[inline(never)]
 pub fn put(schema: *const c_void, name: &[u8], entry: &'static Entry) {
     if entry.bookkeeping {
@@ -214,7 +214,7 @@ pub fn put(schema: *const c_void, name: &[u8], entry: &'static Entry) {
     }
 }
 
-/// Removes the op with this schema, which the program does not call any more.
+/// Removes the op with this schema from its place, because PyTorch is about to remove the op, too.
 pub fn forget(schema: *const c_void) {
     let place = schema_place(schema as usize);
     let clear = |place: &Place<Schema>| {

@@ -6,8 +6,8 @@
 //!  torch.profiler ──► Kineto ──► logger (shim) ──► Recording ──► file of events in the process's part
 //! ```
 //!
-//! The shim calls the table's functions after PyTorch's profiler has stopped, on the thread that
-//! stopped it.
+//! The shim hands over a recording after PyTorch's profiler has stopped, on the thread that stopped
+//! it.
 
 use std::ffi::{CStr, c_char};
 

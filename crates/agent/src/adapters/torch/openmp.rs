@@ -261,7 +261,8 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
 enum Task {
     Recorded(Bracket, What),
     /// The task gets no record, because the recorder only counts it as a call (in a run with a
-    /// budget). The thread's state says to which op regions inside the task belong.
+    /// budget). While the task runs, the thread's state contains the op to which nested regions
+    /// belong.
     Counted,
 }
 

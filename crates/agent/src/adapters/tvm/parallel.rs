@@ -1,6 +1,7 @@
-//! Records parallel regions, and workspaces (temporary memory of an op). When TVM's FFI loads a
-//! compiled module, it gives the module the addresses of two functions: one launches a parallel
-//! region, the other allocates a workspace. The agent replaces both by functions in this file.
+//! Records parallel regions and their tasks, and adds up the bytes of workspaces (temporary memory
+//! of an op). When TVM's FFI loads a compiled module, it gives the module the addresses of two
+//! functions: one launches a parallel region, the other allocates a workspace. The agent replaces
+//! both by functions in this file.
 //!
 //! ```text
 //!  op ─► launch (ours): region begins ─► launch (TVM's) ─► task (ours) ─► task (the op's), per thread
@@ -98,7 +99,7 @@ unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -
         // SAFETY: the module passed these arguments, and called us in place of the real function.
         return unsafe { real_launch()(task, data, tasks) };
     }
-    // SAFETY: `run_task` gets the pointer to a `Launch` that it needs. TVM returns only after all
+    // SAFETY: `run_task` needs a pointer to a `Launch`, and gets one. TVM returns only after all
     // tasks have ended, so `launch` outlives them.
     let code = unsafe { real_launch()(run_task, launch.as_mut_ptr().cast(), tasks) };
     // SAFETY: `region_begins` returned true, so it has filled in `launch`.

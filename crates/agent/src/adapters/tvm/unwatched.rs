@@ -4,7 +4,7 @@
 //! adds it again afterwards.
 //!
 //! Only the wrapper of an entry function does this. If the program calls the machine in another
-//! way, the instrument is there.
+//! way, the agent does not remove the instrument.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -27,8 +27,8 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{self, Thread};
 use crate::state::epoch;
 
-/// Returns the data about the machine's function with this name, whose runs are expected to make
-/// the same calls.
+/// Returns the data about the machine's function with this name. All runs of the function are
+/// expected to make the same calls.
 pub fn function(vm: &'static Vm, name: &[u8]) -> Option<&'static Function> {
     let entry = op::by_name(vm, Role::Run, name)?;
     let _lock = Lock::take()?;
@@ -36,7 +36,7 @@ pub fn function(vm: &'static Vm, name: &[u8]) -> Option<&'static Function> {
 }
 
 /// Allows the removal of the machine's `instrument`, or forbids it if `instrument` is null. Adds a
-/// reference to `instrument`.
+/// reference to `instrument`, and gives up the one to the previous instrument.
 pub fn install(ffi: &Ffi, vm: &Vm, instrument: *mut Object) {
     if !instrument.is_null() {
         // SAFETY: the caller owns a reference to the instrument, so the object is alive.

@@ -53,8 +53,9 @@ fn not_there() -> c_int {
 }
 
 fn own_environment() -> Strings {
-    // SAFETY: the expression reads glibc's variable. If another thread changes the variable
-    // meanwhile, this is a data race, which the program would also have without this library.
+    // SAFETY: `environ` is a variable of glibc, and is only read here. If another thread changes
+    // the variable meanwhile, this is a data race, which the program would also have without this
+    // library.
     unsafe { libc::environ }.cast::<*const c_char>().cast_const()
 }
 

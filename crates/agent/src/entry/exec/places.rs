@@ -15,8 +15,8 @@ struct Kept {
     /// The pointer of the thread that uses the place, or 0.
     thread: AtomicUsize,
     id: AtomicU32,
-    /// The address of the place's memory, or 0. Only the thread that has taken the place uses this
-    /// field.
+    /// The address of the place's memory, which exists only if `bytes` is not 0. Only the thread
+    /// that has taken the place uses this field.
     at: AtomicUsize,
     bytes: AtomicUsize,
 }

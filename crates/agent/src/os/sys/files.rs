@@ -59,7 +59,7 @@ impl Drop for Descriptor {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
-    /// The append would exceed `RLIMIT_FSIZE`, and SIGXFSZ would kill the process.
+    /// The append would exceed `RLIMIT_FSIZE`, and SIGXFSZ would by default kill the process.
     FileSizeLimit,
     Errno(i32),
 }
@@ -80,9 +80,9 @@ pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
 }
 
 /// Appends `bytes` if the file stays within `limit` (`RLIMIT_FSIZE`). Exceeding the limit would
-/// raise SIGXFSZ, which kills the process. The length of the file is checked first, but another
-/// thread may append after the check. Therefore SIGXFSZ is blocked during the write, and a SIGXFSZ
-/// that our write has caused is consumed.
+/// raise SIGXFSZ, which by default kills the process. The length of the file is checked first, but
+/// another thread may append after the check. Therefore SIGXFSZ is blocked during the write, and a
+/// SIGXFSZ that our write has caused is consumed.
 fn append_within(file: &Descriptor, bytes: &[u8], limit: u64) -> Result<(), AppendError> {
     let end = syscall!(libc::SYS_lseek, file.0, 0, libc::SEEK_END).map_err(AppendError::Errno)?;
     if end as u64 + bytes.len() as u64 > limit {

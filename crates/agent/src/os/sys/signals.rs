@@ -1,11 +1,12 @@
-//! Blocks signals, so that no signal handler of the host runs on a thread while the agent works.
+//! Blocks most signals on a thread, for work of the agent that the host's signal handlers must not
+//! interrupt.
 
 use std::ffi::c_long;
 
-/// Blocks signals on this thread until dropped, for work that no signal handler may interrupt, for
-/// example because the handler might fork. Signals that the thread's own instructions cause stay
-/// unblocked, and so does glibc's `SIGSETXID`, because `setuid` and related functions wait until
-/// every thread has handled it.
+/// Blocks most signals on this thread until dropped, for work that their handlers must not
+/// interrupt, for example because a handler might fork. Signals that the thread's own instructions
+/// cause stay unblocked, and so does glibc's `SIGSETXID`, because `setuid` and related functions
+/// wait until every thread has handled it.
 pub struct SignalsBlocked(u64);
 
 /// glibc's own signals: `SIGCANCEL` asks a thread to end (`pthread_cancel`), `SIGSETXID` sets the

@@ -60,8 +60,8 @@ pub fn read_value<T: AnyBytes>(from: usize) -> Option<T> {
     Some(unsafe { value.assume_init() })
 }
 
-/// Reads at most `limit` bytes of a C string from an address that may be invalid. Returns the text
-/// and whether it was cut off.
+/// Reads a C string from an address that may be invalid, and cuts it off at `limit` bytes unless it
+/// ends in the 256-byte step that reaches the limit. Returns the text and whether it was cut off.
 pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
     let mut text = Vec::new();
     let mut chunk = [0u8; 256];

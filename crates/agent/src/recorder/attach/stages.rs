@@ -83,8 +83,8 @@ impl Drop for Memory {
     }
 }
 
-/// The thread's counters. They are closed if the run has no counters or the budget 0, or if opening
-/// them failed.
+/// The thread's counters. They are not opened if the run has no counters or the budget 0, and
+/// opening them can fail.
 pub(super) struct Counters {
     counters: ThreadCounters<'static>,
     pub(super) are_open: bool,
@@ -188,8 +188,8 @@ impl Drop for TakenDraws<'_> {
 
 /// Writes a value word by word. For a large value, a plain write would call `memmove`.
 /// ThreadSanitizer in the host would see this call, and would report a race with the thread that
-/// had this memory before. The reason is that it does not see the agent's system calls, which unmap
-/// and map memory in between.
+/// had this memory before. The reason is that ThreadSanitizer does not see the agent's system
+/// calls, which unmap and map memory in between.
 ///
 /// # Safety
 /// `to` must be valid for writes.

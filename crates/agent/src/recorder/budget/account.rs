@@ -11,15 +11,15 @@
 //! export's calls. So one in *period* of its calls is timed, where the period is cost / (share ·
 //! mean duration). The share is a part of the budget ([`MARGIN`]) minus two amounts, but not less
 //! than a minimum ([`LEAST`]). One is the cost of everything that is not chosen at random (calls
-//! that are only counted, clock records, flushes). The other is a part of the debt. The debt is the
-//! time by which recording has exceeded the budget up to now, for example because attaching the
-//! thread takes long. The share depends only on the past, so the estimates from the timed calls
-//! stay unbiased.
+//! that are only counted, clock records, flushes). The other is a fraction of the debt. The debt is
+//! the time by which recording has exceeded this part of the budget up to now, for example because
+//! attaching the thread takes long. The share depends only on the past, so the estimates from the
+//! timed calls stay unbiased.
 //!
 //! All costs are in ticks of the run's clock. They are estimates. The recorder measures its own
-//! time, including its own cache misses. It does not measure the time that the program loses
-//! because its data was displaced from the caches. For this reason, a part of the budget is left
-//! unused ([`MARGIN`]).
+//! time, including those of its cache misses that occur between its clock reads. It does not
+//! measure the time that the program loses because its data was displaced from the caches. For this
+//! reason, a part of the budget is left unused ([`MARGIN`]).
 
 /// The first calls of an export (recorded function) on a thread, up to this number, are all timed,
 /// unless the budget is 0.
@@ -31,8 +31,8 @@ pub const FIRST_COUNTED: u64 = 2;
 pub const LONGEST: u32 = 1 << 24;
 /// The part of the budget that the account tries to use.
 const MARGIN: f64 = 0.8;
-/// At least this part of the budget is used for timing, so that some calls are timed even on a
-/// thread that has exceeded the budget.
+/// At least this part of the budget may be spent, so that some calls are timed and some runs are
+/// watched even on a thread that has exceeded the budget.
 const LEAST: f64 = 1.0 / 32.0;
 /// The part of the remaining budget (`Account::left`) that is used to watch runs of models. In a
 /// watched run, the host announces each call ([`super::watch`]).
@@ -190,8 +190,8 @@ impl Account {
     }
 
     /// Computes the cost of counting from the number of all calls that were only counted. Called
-    /// when the thread ends. Until then, the account lacks the calls after the last timed call of
-    /// each export.
+    /// when the thread is detached. Until then, the account lacks the calls after the last timed
+    /// call of each export.
     pub fn end(&mut self, only_counted: u64) {
         let counting = only_counted.saturating_sub(self.told);
         self.counting = counting as f64 * self.only_counted.ticks();
@@ -205,8 +205,8 @@ impl Account {
         self.attaching += ns as f64 * self.ticks_per_ns;
     }
 
-    /// Computes again which parts of the calls' time may be spent on timing and on reading
-    /// counters. `cpu_ns` is the thread's processor time since it began to attach.
+    /// Computes again which fraction of the calls' time may be spent on timing, and which on
+    /// reading counters. `cpu_ns` is the thread's processor time since it began to attach.
     pub fn update_share(&mut self, cpu_ns: u64, counts: bool) {
         self.divide(cpu_ns as f64, counts);
     }

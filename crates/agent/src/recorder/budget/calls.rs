@@ -85,7 +85,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Counts a call, and opens it if it is drawn. Returns whether it was opened.
+    /// Counts a call unless that was done before, and opens it if it must be recorded. Returns
+    /// whether it was opened.
     #[inline(always)]
     pub(crate) fn begin_in_budget(&mut self, call: &NewCall) -> bool {
         let is_wanted = self.rehearsing || call.is_counted || {

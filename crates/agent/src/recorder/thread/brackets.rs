@@ -171,8 +171,9 @@ impl Thread {
         }
     }
 
-    /// Ends a half of a call that is only counted. The half began with [`Thread::enter_and_keep`].
-    /// Returns its duration in ticks if it was timed.
+    /// Ends a half of a call that is only counted, or whose bracket is not to be measured after
+    /// all. The half began with [`Thread::enter_and_keep`]. Returns its duration in ticks if it was
+    /// timed.
     #[inline(always)]
     pub(crate) fn counted_half_ends(&mut self, half: usize) -> Option<u64> {
         let entered = std::mem::take(&mut self.halves.entered);
@@ -258,8 +259,8 @@ impl Thread {
     /// Begins the second half for a call that ended at `end`; [`Thread::kept_bracket_ends`] ends
     /// it. Called after the counters were read, because this function writes to memory, and after a
     /// fork, the first write to a page is a page fault. In a run with a budget (a limit for the
-    /// cost of recording), this begins nothing: if the half is timed, [`Thread::enter_and_keep`]
-    /// has begun it.
+    /// cost of recording), this begins nothing unless `short_ops` is set: if the half is timed,
+    /// [`Thread::enter_and_keep`] has begun it.
     #[inline(always)]
     pub(crate) fn second_half_begins(&mut self, end: u64, counted: bool) {
         if !self.short_ops && self.draws.is_on() {

@@ -14,12 +14,12 @@ use super::{DEEPEST, Thread};
 /// Maximum number of users' collectors that can be registered at the same time.
 pub(crate) const MOST_COLLECTORS: usize = 8;
 
-/// An open call. Its index in [`Thread::calls`] is the number of calls around it.
+/// An open call. An open call's index in [`Thread::calls`] is the number of calls around this call.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct OpenCall {
-    /// A stack address above the stack frames of calls that begin inside of this call, or the
-    /// result of [`crate::recorder::bracket::held`].
+    /// A stack address (see [`crate::recorder::bracket::Ending`]), or the result of
+    /// [`crate::recorder::bracket::held`].
     pub(crate) frame: usize,
     /// The called export (recorded function). Valid if the call has [`State::SPLIT`].
     pub(crate) export: u32,
@@ -45,7 +45,8 @@ pub(crate) struct State(u32);
 impl State {
     /// The call begins and ends in one function of the agent.
     pub(crate) const PLAIN: Self = Self(0);
-    /// The call begins and ends in two separate calls by the host. `export` and `start` are set.
+    /// The host calls the agent once when the call begins and once when it ends. `export` and
+    /// `start` are set.
     pub(crate) const SPLIT: Self = Self(1);
     /// There may be stack frames of the host between the stored frame of the call and the called
     /// code ([`crate::recorder::bracket::WRAPPERS`]).
@@ -114,8 +115,8 @@ impl Thread {
         None
     }
 
-    /// Returns the index of the innermost open call with this frame. Usually, it is the innermost
-    /// of all open calls.
+    /// Returns the index of the innermost open call with this frame. Usually, this call is the
+    /// innermost of all open calls.
     #[inline(always)]
     pub(crate) fn call_at(&self, frame: usize) -> Option<usize> {
         let top = (self.depth as usize).wrapping_sub(1);
@@ -184,8 +185,8 @@ impl Thread {
         sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
     }
 
-    /// Stores in the thread's page of records how many calls are still open, after some were
-    /// forgotten.
+    /// Stores in the thread's page of records how many calls are still open after some were
+    /// forgotten, and the export of the outermost one.
     pub(crate) fn note_open_calls(&mut self) {
         // SAFETY: this thread is attached, so its writer has a page.
         unsafe { self.writer.set_open(self.depth, self.calls[0].export) };
@@ -225,7 +226,8 @@ impl Workers {
 pub(crate) struct Started {
     /// One bit for each collector that was started.
     pub(crate) mask: u32,
-    /// Whether a collector was interrupted. If so, the call must not begin.
+    /// Whether a collector's `start` reported that it was interrupted. If so, the call must not
+    /// begin.
     pub(crate) interrupted: bool,
     /// The id that profiler plugins got for the call, or 0.
     pub(crate) plugin_id: u64,

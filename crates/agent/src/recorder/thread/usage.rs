@@ -16,8 +16,8 @@ impl Thread {
         }
     }
 
-    /// Stores in the thread's current page what the thread has used so far. Called when the page is
-    /// complete.
+    /// Stores in the thread's current page what the thread has used so far. Called before the page
+    /// is handed over, also when the thread is detached.
     pub(crate) fn store_last_usage(&mut self) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: callers call this while the thread is attached, so its writer has a page.

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The times of rows of which every hit was timed are exact, and are not reduced. The intervals of
-//! reduced times keep their length. The true times fit. So if the time around them is exact, the
-//! sum of the reduced estimates is not farther from the truth than before.
+//! reduced times keep their length. This is valid if the time around them is exact: the true sum is
+//! at most this time, so reducing the estimated sum to it brings the sum no farther from the truth.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -37,7 +37,7 @@ pub(super) fn fit(
     }
     let kinds: [Kind; 2] = [|of| of.raw.as_mut(), |of| of.compensated.as_mut()];
     for kind in kinds {
-        // The factor by which each row's estimate was reduced.
+        // The factor with which each reduced row's estimate was multiplied.
         let mut parts: HashMap<u32, f64> = HashMap::new();
         // The function or loop around a row has a smaller id, so it has already been fitted.
         for (outer, inner) in &inside {
@@ -83,7 +83,7 @@ fn room(all: &mut BTreeMap<u32, Numbers>, kind: Kind, outer: u32) -> Option<f64>
 
 impl Times {
     /// Multiplies each time by `part`. `whole` is the time of the function or loop around the row;
-    /// if it is known, the share is computed again.
+    /// if it is known and above 0, the share is computed again.
     fn reduce(&mut self, part: f64, whole: Option<f64>) {
         self.inclusive.value *= part;
         for time in [&mut self.own, &mut self.mean].into_iter().flatten() {

@@ -50,7 +50,8 @@ pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     }
 }
 
-/// Returns the manifest. If the manifest has no rank, the rank that the user gave is added.
+/// Returns the manifest. If the manifest has no rank, the rank and the job size that the user gave
+/// are added.
 pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
     let mut manifest = profile.manifest.clone();
     if manifest.rank.is_none() {

@@ -1,5 +1,6 @@
 //! Finds the machine code of the modules of a profile. The code comes from the copy that was kept
-//! in the profile, or from the file from which the program loaded it, if that file has not changed.
+//! in the profile, or from the file from which the program loaded it, unless that file is known to
+//! have changed.
 //!
 //! ```text
 //!  LoopModule ─► copy in the profile ──► code::Image ─► code::regions ─► ModuleCode
@@ -51,16 +52,16 @@ pub fn find(loops: &Loops<'_>, objects: &Files) -> Vec<Found> {
     loops.table.modules.iter().map(|tree| of_tree(loops, tree, objects, &mut images)).collect()
 }
 
-/// The largest number of images that are made from one copy of code. Modules may contradict each
-/// other about where the parts of a copy were in memory.
+/// The largest number of images that are made from one copy of code. Modules need different images
+/// if they state different things about the copy, such as where its parts were in memory.
 const MOST_IMAGES: usize = 4;
 
-/// What a module states about a copy (the addresses of its parts), and the image that was made with
-/// these addresses.
+/// What a module states about a copy (such as the addresses of its parts), and the image that was
+/// made accordingly.
 type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 
 /// The images that were read. Modules of the same file share an image, because an image contains
-/// all bytes of the file. So do modules that state the same about the same copy.
+/// all bytes of the file. Modules that state the same about the same copy also share an image.
 #[derive(Default)]
 struct Images {
     /// The images of files, by the path that the profile names.

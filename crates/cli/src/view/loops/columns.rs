@@ -38,8 +38,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns a value that only whole nodes have, as `find` finds it; `None` if this is the row of
-    /// a single thread.
+    /// Returns the result of `find`, or `None` in the row of a single thread, because the value is
+    /// known only for all threads together.
     fn of_node<T>(&self, find: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         match self.thread {
             None => find(self),

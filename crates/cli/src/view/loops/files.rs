@@ -13,9 +13,9 @@
 //!
 //! Even in the caller's own profile, a path may lead to something that must not be opened. Opening
 //! a terminal or a pipe has effects, and `/proc/kmsg` claims to be a regular empty file but blocks
-//! its reader. Therefore a file is first looked up without opening it (`O_PATH`). It is opened only
-//! if it is a regular file on a file system that stores files. No more bytes are read than the file
-//! had when it was opened.
+//! its reader. Therefore the file at a path from the profile is first looked up without opening it
+//! (`O_PATH`). It is opened only if it is a regular file on a file system that stores files. No
+//! more bytes are read than the file had when it was opened.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -97,7 +97,7 @@ fn below(directory: &Path, path: &Path) -> profile::Result<File> {
 }
 
 /// File systems whose regular files store nothing: the kernel makes the bytes when a file is read.
-/// The numbers are from `linux/magic.h`.
+/// The numbers are from `linux/magic.h` and from the sources of the file systems.
 const MADE_UP: [i64; 17] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs

@@ -14,8 +14,8 @@ use crate::view::units::{count, grouped, plural, time};
 /// A note lists at most this many reasons why functions and loops were not instrumented.
 const REASONS: usize = 4;
 
-/// Returns the line above a tree: the name of the module, the number of hits, and how many of the
-/// functions and loops were entered.
+/// Returns the line above a tree: the module's name, its hits (and how many were timed), how many
+/// functions and loops were entered, and the number of threads.
 pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
     let entered = || tree.nodes.iter().filter(|node| node.all.hits > 0);
     let (mut hits, mut timed) = (0, 0);

@@ -214,7 +214,8 @@ pub(super) fn text(
     losses::print(out, losses, prose)
 }
 
-/// Returns an error if `--only` matches nothing, or is given without `--asm` and `--source`.
+/// Returns an error if `--only` matches nothing, or if it is given but neither `--asm` nor
+/// `--source` is.
 fn unknown(shown: &Loops<'_>) -> Option<Failure> {
     let more = &shown.more;
     if more.of.is_empty() {

@@ -1,6 +1,6 @@
-//! Compares the output of each format with the files in tests/golden/loops. The numbers themselves
-//! are tested in `crates/analysis/tests/loops.rs`, with ones that were computed by hand. One tick
-//! is 1 ns.
+//! Compares the output of the formats with files in tests/golden/loops or with text in the tests.
+//! `crates/analysis/tests/loops.rs` compares the numbers themselves with numbers that were computed
+//! by hand. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -168,8 +168,8 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     let mut add =
         |rank: u8, title: &'a str, kind: Kind, cell: &dyn Fn(&Line<'_>) -> Option<String>| {
             let cells: Vec<Option<String>> = lines.iter().map(cell).collect();
-            // A column is left out if none of its values is known. Cells that never have a value for
-            // threads are empty.
+            // A column is left out if none of its values is known. In the row of a thread, a cell
+            // is empty if its column has values only for all threads together.
             if rank == 0 || cells.iter().flatten().any(|cell| !cell.is_empty()) {
                 let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(missing)).collect();
                 columns.push(Shown { name: title, title: title.to_owned(), rank, kind, cells });
@@ -234,7 +234,8 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
             Some(if counter.unit() == Unit::Nanoseconds { time(mean) } else { number(mean) })
         });
     }
-    // The end of a source location is its most useful part.
+    // Long source locations are shortened at the beginning, because the end is the most useful
+    // part.
     let short = |text: String| place(&visible(&text), SOURCE_WIDTH);
     add(4, "source", Kind::Text, &|line| of_node(line, source(tree, line.node).map(short)));
     let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);
@@ -278,7 +279,8 @@ pub fn timed(tree: &LoopTree, estimate: Estimate) -> String {
     }
 }
 
-/// Whether the interval of a time includes zero, so that it is shown as an upper bound.
+/// Whether the interval of a time begins at or below zero, so that the time is shown as an upper
+/// bound.
 fn is_below_resolution(estimate: Estimate) -> bool {
     estimate.margin.is_some_and(|margin| margin > 0.0 && estimate.value <= margin)
 }

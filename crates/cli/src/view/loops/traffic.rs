@@ -44,8 +44,8 @@ pub fn of_code(
 }
 
 /// Returns bounds of the number of bytes of arguments that the calls of a TVM function touched. The
-/// sizes come from the op with the function's name. `None` if no op has this name, or if ops of
-/// this name have different types or shapes.
+/// sizes come from the op with the function's name. `None` if the node is a loop, if no op has this
+/// name, if ops of this name have different arguments, or if a tensor's size is not known.
 pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {
     let entry = tree.entry(node).filter(|entry| entry.kind == Kind::Function)?;
     let name = entry.function.trim_start_matches("__tvm_ffi_").trim_end_matches("_compute_");

@@ -18,7 +18,7 @@ pub(super) const NAME_WIDTH: usize = 22;
 
 /// Returns the smallest and the largest number of iterations among the counted hits. If these
 /// numbers are not known, both are the number that the compiler's IR determines, unless a timed hit
-/// did not end. Otherwise, or if there was no hit, returns `None`.
+/// did not end. Returns `None` if neither is known, or if there was no hit.
 pub fn range(entry: Option<&Entry>, numbers: &Numbers) -> Option<(u64, u64)> {
     let counted = numbers.trips.as_ref().map(|trips| (trips.least, trips.most));
     let said = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);

@@ -91,8 +91,8 @@ fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     titles
 }
 
-/// Returns the titles of the rows. If several rows have the same title, their arguments are added
-/// to it. If titles are still equal, devices are added, too.
+/// Returns the titles of the rows. If several rows have the same title, the title of each gets the
+/// row's arguments. If titles are still equal, devices are added, too.
 fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     let shared = titles(view);
     let with_arguments = |row: &OpRow| {

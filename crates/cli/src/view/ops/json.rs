@@ -106,12 +106,12 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
 
 struct Rows<'a> {
     sort: &'a str,
-    /// The table of the rows. `None` in a run with a budget if the user selects calls by their
-    /// time, which is unknown for calls that were not timed.
+    /// The table of the rows. `None` in a run with a budget if `--since` or `--until` is given,
+    /// because the times of calls that were only counted are unknown.
     table: Option<Table>,
     /// The rows whose calls are shown; `None` for all.
     shown: Option<HashSet<usize>>,
-    /// The row of each op, in a run with a budget.
+    /// For a run with a budget: the index of each op's row in `table`.
     ops: HashMap<OpId, usize>,
 }
 
@@ -282,8 +282,9 @@ impl<'a> Context<'a> {
         Counters { names: &self.names, values }
     }
 
-    /// Returns the weight of a timed call (the number of calls that it stands for) and the number
-    /// of calls that were skipped before it. `None` if the run had no budget.
+    /// Returns the weight of a timed call (the number of calls that it stands for), the number of
+    /// calls that were skipped before it, and the weight of its counter values. `None` if the run
+    /// had no budget.
     fn drawn(&self, drawn: Drawn, counters: &[Option<u64>]) -> Option<impl Serialize> {
         let weight = u64::from(drawn.period.max(1));
         let read = counters.iter().any(Option::is_some);
@@ -315,8 +316,8 @@ impl<'a> Context<'a> {
                     Given::Text(text.map(String::as_str))
                 }
             };
-            // Two collectors may use the same name. In this case, the id is added to the second
-            // name.
+            // Two collectors may use the same name. In this case, the second name gets the id of
+            // its key in parentheses.
             let name = match all.contains_key(key.name.as_str()) {
                 true => Cow::Owned(format!("{} ({id})", key.name)),
                 false => Cow::Borrowed(key.name.as_str()),

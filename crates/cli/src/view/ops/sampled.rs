@@ -21,8 +21,8 @@ pub const SORT: &str = "total_ns";
 const NOTE: &str = "totals include the ops inside: self times and the time between ops are not \
                     known, because calls inside of a timed call may have been only counted";
 
-/// Returns the rows that are shown. `None` if the user selects calls by their time, which is
-/// unknown for calls that were not timed.
+/// Returns the summary of the selected ops and the table that shows them. `None` if `--since` or
+/// `--until` is given, because the times of calls that were only counted are unknown.
 pub fn rows(profile: &Profile, chosen: &Chosen<'_>) -> Result<Option<(Summary, Table)>, Failure> {
     if chosen.trees.since.is_some() || chosen.trees.until.is_some() {
         return Ok(None);

@@ -145,8 +145,8 @@ fn runs(view: &View<'_>) -> String {
     )
 }
 
-/// Returns sentences about regions whose tasks ran one after the other. The reason is not known.
-/// For example, another program may have used the other CPUs.
+/// Returns sentences about parallel regions in which tasks ran one after the other. The reason is
+/// not known. For example, another program may have used the other CPUs.
 fn serial(view: &View<'_>, order: &[usize]) -> Vec<String> {
     let rows = &view.table.rows;
     let mut lines = Vec::new();

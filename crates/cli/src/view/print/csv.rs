@@ -23,7 +23,8 @@ pub fn field(text: &str) -> String {
 
 /// Puts an apostrophe before a text that a spreadsheet could evaluate (see the top of the file).
 /// Such a text begins with one of the characters that OWASP lists: `=`, `+`, `-` or `@` (also
-/// full-width, and also after spaces), a tab or a line end.
+/// full-width, and also after spaces), a tab or a line end. Numbers, such as `-1`, stay as they
+/// are.
 pub fn guarded(text: &str) -> Cow<'_, str> {
     const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let begins = text.starts_with(['\'', '\t', '\r', '\n']);

@@ -149,7 +149,8 @@ fn between_words(name: &str, width: usize) -> String {
     text
 }
 
-/// Returns groups of indices. The names of a group differ, but their texts in `shown` are the same.
+/// Returns groups of indices. In each group, the texts in `shown` are the same, but not all names
+/// are.
 fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     let mut places: HashMap<&String, Vec<usize>> = HashMap::new();
     for (i, text) in shown.iter().enumerate() {

@@ -9,7 +9,8 @@ const SHADES: [&str; 19] = [
 ];
 
 /// Returns the shade of a probability raised to the power `gamma`. Without a probability, the shade
-/// is blank. This happens if no call belongs to a column of the table of conditional probabilities.
+/// is blank. A column of the table of conditional probabilities has no probabilities if no call
+/// belongs to this column.
 pub fn shade(probability: Option<f64>, gamma: f64) -> &'static str {
     let index = probability.map_or(0.0, |p| (p.powf(gamma) * SHADES.len() as f64).floor());
     // The conversion of the float to an integer saturates, so large values and NaN also give an

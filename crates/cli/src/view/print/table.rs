@@ -164,7 +164,7 @@ impl Column {
     }
 
     /// Returns how many calls of this row have a value, and how many calls the row has. `None` if
-    /// all calls or none have a value.
+    /// all calls or none have a value, or if the column has no `coverage`.
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
@@ -197,7 +197,7 @@ pub struct Table {
     pub rest: Vec<usize>,
     /// How the names of rows may be shortened.
     pub names: Names,
-    /// The number of rows that `--top` leaves out.
+    /// The number of rows that are not shown because of `--top` or its default.
     pub left_out: usize,
 }
 

@@ -114,7 +114,8 @@ pub fn note_of(column: &Column, row: usize) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// Whether no cell of a column contains a useful value.
+/// Whether no cell of a column contains a useful value. Always false for texts in a column of rank
+/// 0.
 pub fn says_nothing(table: &Table, column: &Column) -> bool {
     let is_text = column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
     let mut cells = table.shown().map(|row| cell_text(column, row));

@@ -9,8 +9,9 @@ use crate::view::units::{percent, plural, time};
 /// At most this many slow ranks are named in addition to the slowest one.
 const NAMED: usize = 3;
 
-/// Returns up to two sentences. The first names the slowest rank or says that no rank stands out;
-/// it is missing for a single rank. The second says how long all ranks took.
+/// Returns up to two sentences. The first names slow ranks, or says that none stands out or that
+/// there are too few ranks to tell. It is missing for a single rank. The second says how long the
+/// calls of all ranks took, if this is known.
 pub fn sentences(run: &RunAcross, is_one_of_several: bool) -> Vec<String> {
     let of = match is_one_of_several {
         true => format!("run {}: ", visible(&run.run)),
@@ -98,7 +99,7 @@ pub fn clocks(run: &RunAcross) -> Option<String> {
     hosts.sort_unstable();
     hosts.dedup();
     let ranks = plural(run.ranks.len() as u128, "rank");
-    // The offset of a rank is the one to the clock of the first rank.
+    // The offset of a rank is the difference between its clock and the clock of the first rank.
     let offsets = run.ranks.iter().filter_map(|rank| rank.place.offset);
     if let Some(worst) = offsets.map(|offset| offset.uncertainty_ns()).reduce(f64::max) {
         return Some(format!("those of {ranks} are aligned to ±{} or better", time(worst)));

@@ -23,10 +23,10 @@ const NAME: usize = 60;
 ///    (workgroups of 5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops`.
 ///
 /// 2. How much of its time a thread was outside of calls; the thread is the one with the most time
-///    in calls: `worker-0 (4712), with the most time in calls of 2 threads, spent 86.2 % of the
-///    455 ms since its first call outside of calls, 86.8 % of that off a CPU`. If the thread's calls
-///    were mostly off a CPU, the sentence ends with `; in calls, it was off a CPU for 67.0 % of
-///    410 ms`.
+///    in calls: `worker-0 (4712), with the most time in calls of 2 threads, spent 86.2 % of the 455
+///    ms since its first call outside of calls, 86.8 % of that off a CPU`. If the thread's calls
+///    were mostly off a CPU, the sentence ends with `; in calls, it was off a CPU for 67.0 % of 410
+///    ms`. After several passes (`run --passes`), the sentence is about all threads together.
 ///
 /// 3. Which op or range takes the most time together with the calls inside of it, except for ops
 ///    and ranges that take nearly all of their threads' time:
@@ -79,7 +79,8 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
 }
 
 /// If calls were off a CPU for at least [`MOSTLY`] of their time, adds this part to the second
-/// sentence. Without it, readers would assume that time in calls is work.
+/// sentence, or makes a sentence of it if there is no second one. Without this part, readers would
+/// assume that time in calls is work.
 fn with_off_cpu_in_calls(
     second: Option<String>,
     who: &str,

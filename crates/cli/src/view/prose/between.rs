@@ -1,4 +1,4 @@
-//! Describes the gaps between the calls of threads, for a report and for the page.
+//! Describes the gaps between the calls of threads, for a report and for the HTML page.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Makes a table of the critical path, for `critical-path` and for the page.
+//! Makes a table of the critical path, for `critical-path` and for the HTML page.
 
 use analysis::{CriticalPath, CriticalRow, Key};
 use profile::{Profile, Role};

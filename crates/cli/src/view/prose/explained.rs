@@ -1,5 +1,5 @@
-//! Describes what slow calls have in common, for `explain` and for the page. No sentence claims a
-//! cause.
+//! Describes what slow calls have in common, for `explain` and for the HTML page. No sentence
+//! claims a cause.
 
 use analysis::explain::{Answer, Class, Effect, Level, Silent, What};
 use analysis::{Explained, Key};

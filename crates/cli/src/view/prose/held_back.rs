@@ -33,8 +33,8 @@ pub fn is_whole(overview: &Overview<'_>) -> bool {
         && overview.skip_ms == 0.0
 }
 
-/// Returns what the rule with the most time at stake found. `None` if no rule holds, or if the
-/// report is not one of all calls by op.
+/// Returns what the rule with the most time at stake found. `None` if no rule holds, if the report
+/// is not by op, or if it leaves out calls.
 pub fn most(overview: &Overview<'_>) -> Option<String> {
     if !is_whole(overview) || overview.summary.calls == 0 {
         return None;

@@ -1,4 +1,5 @@
-//! Writes the values of counters. Each series of a process's counters gets one track.
+//! Writes the values of counters. In a process, each series of a counter gets one track, when its
+//! first number comes.
 
 use std::collections::HashMap;
 
@@ -31,8 +32,8 @@ struct CounterTracks {
 }
 
 impl Packets {
-    /// Collects a counter's values for the caller. Integers go to `extras`, which a slice's packet
-    /// can contain; numbers without room there, and those that are not integers, go to `others`.
+    /// Collects a counter's values for the caller. `i64` values go to `extras`, which a slice's
+    /// packet can contain; values without room there, and all other numbers, go to `others`.
     pub(super) fn points(&mut self, row: usize, counter: &SeriesPoint<'_>) {
         if counter.series.is_empty() {
             return;
