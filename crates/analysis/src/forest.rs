@@ -233,8 +233,8 @@ impl<'a, 'b> Marker<'a, 'b> {
         self.is_ahead = is_ahead;
     }
 
-    /// Computes the marks of all calls of these pages, which belong to one thread. `rows` must
-    /// append the row of each call of a page, or [`NO_ROW`].
+    /// Computes the marks of all calls of these pages. The pages must belong to one thread. `rows`
+    /// must append the row of each call of a page, or [`NO_ROW`].
     pub fn mark(
         &mut self,
         pages: &[PageSpan],

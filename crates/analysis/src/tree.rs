@@ -47,7 +47,8 @@ pub struct TreeNode {
     pub key: Key,
     /// The number of nodes above this one.
     pub depth: u32,
-    /// Whether all calls below the parent that are too deep for nodes of their own share this node.
+    /// Whether this node is shared by calls below the parent: by all that are too deep to have
+    /// their own nodes.
     pub is_deeper: bool,
     pub calls: u64,
     /// Sum of the durations of the calls. A call inside of another call of this node is left out.

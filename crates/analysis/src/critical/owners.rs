@@ -36,7 +36,8 @@ pub(super) fn owner(call: &Call, around: Option<OpId>) -> OpId {
 /// The op and the ranges around a region, as far as they are on its own thread.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// The op around the region. `None` if it is the op around the region `task_of`.
+    /// The op around the region. `None` if there is no op between the region and the task around
+    /// it: the op is then that of the region `task_of`.
     op: Option<OpId>,
     /// The ranges around the region on its own thread, up to the innermost task around it.
     ranges: RangeSet,

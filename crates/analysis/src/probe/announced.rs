@@ -40,7 +40,8 @@ use crate::threads::ThreadTime;
 /// ns. On a machine that was not busy, an op cost 202 ns (± 57), and the measured time was 227 ns.
 const OF_MEASURED: Estimate = Estimate { value: 1.1, low: 0.8, high: 1.5 };
 
-/// The lower end of the waiting time, as a part of the computed time.
+/// The lower end of the interval of the time that threads waited, as a part of the value that is
+/// computed for this time.
 const LEAST_WAITING: f64 = 0.5;
 
 /// Returns the time that PyTorch needed to announce all ops of a process, in ns. `None` if too few

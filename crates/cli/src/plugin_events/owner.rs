@@ -47,8 +47,8 @@ pub struct Owner {
 
 #[derive(Debug)]
 enum Place {
-    /// A process of a recorded profile. `name` is its program with the process id, and `first` is
-    /// the number of its first row.
+    /// A process of a recorded profile. `name` is a text with the program's name and the process
+    /// id, and `first` is the number of the process's first row.
     Process { id: PartId, name: String, first: i64, clock: UtcClock },
     /// A recording without a program. `base_ns` is the time 0 of the trace, in ns since 1970.
     Alone { base_ns: i64 },

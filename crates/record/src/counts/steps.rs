@@ -62,7 +62,7 @@ steps! {
     /// Number of steps that have begun. Only the thread whose named ranges (`record_function` in
     /// PyTorch) begin the program's steps stores this number and the fields below.
     steps,
-    /// Number of steps that were away at first, but in which ops were announced later.
+    /// Number of steps in which no ops were announced at first, but later.
     cut,
     /// Not 0 while the step in progress is away.
     is_away,

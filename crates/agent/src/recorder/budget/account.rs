@@ -165,8 +165,8 @@ impl Account {
         self.told += 1;
     }
 
-    /// Counts an announced op that is only counted, in a watched run of a model. The op's cost is a
-    /// part of the run's cost ([`Account::add_run`]).
+    /// Counts an op that was announced but not timed, in a run of a model whose ops are announced.
+    /// The op's cost is a part of the run's cost ([`Account::add_run`]).
     #[inline(always)]
     pub fn add_told_in_watched(&mut self) {
         self.told += 1;

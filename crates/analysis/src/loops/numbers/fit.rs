@@ -74,8 +74,8 @@ pub(super) fn fit(
 }
 
 /// Returns the time that the loops inside of a row may take together. `None` if it is not known or
-/// is negative, or if not all hits of the row ended: loops inside may have ended in the hits that
-/// did not end.
+/// is negative. `None` also if some hits of the row did not end, because loops inside of these hits
+/// may have ended.
 fn room(all: &mut BTreeMap<u32, Numbers>, kind: Kind, outer: u32) -> Option<f64> {
     let numbers = all.get_mut(&outer).filter(|numbers| numbers.unended() == 0)?;
     Some(kind(numbers)?.inclusive.value).filter(|room| *room >= 0.0)
