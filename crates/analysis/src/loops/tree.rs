@@ -99,8 +99,8 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
 }
 
 /// Checks that modules with the same identity do not contain different side tables. Each table is
-/// compared with the first one of the same identity. There is no comparison if one of the two
-/// cannot be read. Different tables were made from different instrumented texts or by different
+/// compared with the first one of the same identity that can be read. Tables that cannot be read
+/// are skipped. Different tables were made from different instrumented texts or by different
 /// versions of the instrumentation. Adding up the numbers of such modules would mix different
 /// loops.
 ///
@@ -113,9 +113,15 @@ pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), Un
         if first.table == module.table {
             continue;
         }
-        let table = table.get_or_insert_with(|| embedded(first).unwrap_or_default());
-        if let (Some(other), false) = (embedded(module), table.entries.is_empty()) {
-            same(table, &place(first), &other, &place(module))?;
+        match table.take().or_else(|| embedded(first)).filter(|table| !table.entries.is_empty()) {
+            // The first table cannot be read, so the next ones are compared with this one.
+            None => *first = module,
+            Some(of_first) => {
+                if let Some(other) = embedded(module) {
+                    same(&of_first, &place(first), &other, &place(module))?;
+                }
+                *table = Some(of_first);
+            }
         }
     }
     Ok(())
@@ -294,6 +300,11 @@ mod tests {
                         id 0 is f:bb1 (lines 3 to 9) in a.so, and f:bb1 (lines 3 to 9, 7 iterations) \
                         in c.so";
         assert_eq!(why, expected);
+        // A first table that cannot be read does not hide the difference.
+        let mut broken = module("z.so", &one);
+        broken.table = Some("{".into());
+        let with_broken = [&[broken.clone(), broken][..], &modules[..]].concat();
+        assert_eq!(agree(with_broken.iter()).unwrap_err().to_string(), why);
         // No embedded table is chosen, because either could give wrong names to loops of another
         // module.
         let (chosen, choice) = choose_for(&[7; 16], 1, modules.iter(), &[]);

@@ -191,18 +191,13 @@ struct Interrupted {
 }
 
 impl Interrupted {
-    /// Blocks SIGINT, SIGTERM and SIGUSR1, so from now on they have an effect only during a sleep.
+    /// Blocks SIGINT, SIGTERM and SIGUSR1 in this thread, so that they take effect at the next
+    /// sleep. Threads that read answers must have blocked them before ([`without_signals`]).
     fn new() -> Self {
-        // SAFETY: zeros are a valid `sigset_t`, and `set` outlives the calls.
-        unsafe {
-            let mut set = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            libc::sigaddset(&mut set, libc::SIGINT);
-            libc::sigaddset(&mut set, libc::SIGTERM);
-            libc::sigaddset(&mut set, libc::SIGUSR1);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-            Self { set }
-        }
+        let set = signals();
+        // SAFETY: `set` outlives the call, and null means that the earlier mask is not wanted.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+        Self { set }
     }
 
     /// Sleeps for `duration`, or until SIGINT or SIGTERM arrives.
@@ -235,6 +230,32 @@ impl Interrupted {
                 _ => {}
             }
         }
+    }
+}
+
+fn signals() -> libc::sigset_t {
+    // SAFETY: zeros are a valid `sigset_t`, and `set` outlives the calls.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1] {
+            libc::sigaddset(&mut set, signal);
+        }
+        set
+    }
+}
+
+/// Calls `body` while SIGINT, SIGTERM and SIGUSR1 are blocked. Threads that it starts never receive
+/// them, so that a signal cannot end this process between two sleeps.
+fn without_signals<T>(body: impl FnOnce() -> T) -> T {
+    let set = signals();
+    // SAFETY: zeros are a valid `sigset_t`, and both sets outlive the calls.
+    unsafe {
+        let mut before = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+        let done = body();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        done
     }
 }
 
@@ -298,7 +319,7 @@ impl Recording {
         let mut child = command.spawn().map_err(failed)?;
         drop(writes);
         let (sender, answers) = channel();
-        std::thread::spawn(move || {
+        let read = move || {
             for line in BufReader::new(fs::File::from(reads)).lines() {
                 let Ok(line) = line else { return };
                 let Ok(answer) = serde_json::from_str(&line) else { return };
@@ -306,7 +327,8 @@ impl Recording {
                     return;
                 }
             }
-        });
+        };
+        without_signals(|| std::thread::spawn(read));
         let orders = child.stdin.take();
         Ok(Self {
             file: file.to_owned(),
