@@ -372,8 +372,7 @@ function canvasView(context, timeline, lanes, params, place) {
     h("div", { class: "tools" }, chooser.root, field, ...moveButtons(hands.actions), counted),
     legend.root, box, line, other.root);
   box.addEventListener("scroll", draw);
-  // The height changes in the next animation frame, because Firefox reports an error if the
-  // observer itself changes it.
+  // The height changes in the next frame: Firefox reports an error if the observer changes it.
   const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);
