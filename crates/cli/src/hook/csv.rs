@@ -24,7 +24,7 @@ use crate::whole::WholeFile;
 /// A thread: the index of its process, and its index within the process.
 type ThreadKey = (usize, usize);
 
-/// Returns the files that [`write`] may write. This process needs the list before it reads the
+/// Returns the files that [`write()`] may write. This process needs the list before it reads the
 /// names of threads, because it first gives up the right to write elsewhere. The names of new files
 /// are not known at that time, so one path in the list stands for all new files in the directory.
 /// Each existing file is in the list, because it may be a device, or a link to a file in another

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! At the end of a recording, the result is on disk ([`super::keep`]). For a view of an unfinished
-//! profile, it is in memory ([`super::show`]).
+//! profile, it is in memory ([`super::show()`]).
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _};

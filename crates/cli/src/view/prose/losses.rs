@@ -36,7 +36,7 @@ pub fn severity(loss: &LossCount) -> Severity {
     loss.severity()
 }
 
-/// Like [`print`], but losses that change no number are named in one line.
+/// Like [`print()`], but losses that change no number are named in one line.
 pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     let is_note = |loss: &LossCount| severity(loss) == Severity::Note;
     let (notes, others): (Vec<_>, Vec<_>) = losses.iter().cloned().partition(is_note);
