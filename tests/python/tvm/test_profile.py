@@ -317,16 +317,6 @@ def test_two_profiles_at_once(mlp):
     assert support.counted(inner.report(all=True)) == once
 
 
-def test_a_second_profile_says_that_its_output_is_not_made(mlp, tmp_path):
-    vm, entry, args = mlp
-    second = tmp_path / "second.cpt"
-    with cp.profile(vm, counters=[], output=str(tmp_path / "first.cpt")):
-        with pytest.warns(cp.CounterpointWarning, match="second.cpt.* is not made: .*first.cpt"):
-            with cp.profile(vm, counters=[], output=str(second)):
-                vm[entry](*args)
-    assert not second.exists()
-
-
 def test_a_report_while_the_profile_is_open(mlp):
     vm, entry, args = mlp
     with cp.profile(vm, counters=[]) as prof:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import counterpoint.tvm as cp
 import models
+import pytest
 import support
 
 
@@ -157,3 +158,13 @@ def test_the_first_call_is_as_whole_as_the_others():
         # The pool thread that works for the op's parallel region adds no names.
         assert names.read_bytes().count(b"touch") == 3
     assert not prof.report().losses
+
+
+def test_a_second_profile_says_that_its_output_is_not_made(mlp, tmp_path):
+    vm, entry, args = mlp
+    second = tmp_path / "second.cpt"
+    with cp.profile(vm, counters=[], output=str(tmp_path / "first.cpt")):
+        with pytest.warns(cp.CounterpointWarning, match="second.cpt.* is not made: .*first.cpt"):
+            with cp.profile(vm, counters=[], output=str(second)):
+                vm[entry](*args)
+    assert not second.exists()
