@@ -95,7 +95,7 @@ def middle(values):
     return statistics.mean(sorted(values)[cut : len(values) - cut])
 
 
-def typical(way, alone):
+def of_steps(way, alone):
     """Yields `typical-cpu`, `quiet-cpu`, `typical-wall` and `quiet-wall`."""
     for clock in ("cpu", "wall"):
         own, theirs = (of.found["steps"][clock] for of in (way, alone))
@@ -123,7 +123,7 @@ def main():
         going = [way for way in going if not way.has_ended()]
     alone = next(way for way in all if way.name == "alone")
     for way in all:
-        for name, value, unit in [*way.readings(), *typical(way, alone)]:
+        for name, value, unit in [*way.readings(), *of_steps(way, alone)]:
             print(f"{way.name}-{name} {value} {unit}")
 
 

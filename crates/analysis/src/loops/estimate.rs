@@ -410,9 +410,9 @@ mod tests {
         assert!((huge / 2f64.powi(64) - 1.0).abs() < 1e-6, "{huge}");
     }
 
-    /// An overhead of 3·10 + 4·5 = 50 is subtracted from 60. The processor may have hidden the
-    /// whole overhead of 50 behind the program's code, and the overhead may be wrong by 0.35 ·
-    /// √(30² + 20²) = 12.619. So the margin is √(50² + 12.619²) = 51.568.
+    /// An overhead of 3·10 + 4·5 = 50 is subtracted from 60. The processor may have
+    /// executed the whole overhead of 50 while it executed the program's code, and the overhead may
+    /// be wrong by 0.35 · √(30² + 20²) = 12.619. So the margin is √(50² + 12.619²) = 51.568.
     #[test]
     fn compensation_adds_doubt() {
         let cost = HitCost { inside: 10.0, timed: 5.0, counted: 1.0, reading: 0.0 };

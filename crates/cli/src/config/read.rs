@@ -1,6 +1,8 @@
 //! Reads the part of TOML that `counterpoint.toml` uses: `key = "text"` and `key = 12`, with
 //! comments.
 
+use names::{Entries, Head};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Events,
@@ -117,11 +119,15 @@ pub fn settings(text: &str, of_project: bool) -> Result<Settings, (usize, String
     Ok(found)
 }
 
-/// Returns the first counter of `events` that is a probe of a function in a file.
-fn probe_of_a_file(events: &str) -> Option<&str> {
-    let names = events.split(|c: char| c == ',' || c == '{' || c == '}' || c.is_whitespace());
-    let is_probe = |name: &&str| name.starts_with("uprobe") || name.starts_with("uretprobe");
-    names.map(str::trim).find(is_probe)
+/// Returns the first counter of `events` that is a probe of a function in a file. `None` also if the
+/// list cannot be parsed, because such a list is refused when it is used.
+fn probe_of_a_file(events: &str) -> Option<String> {
+    let list = names::parse(events).ok()?;
+    let mut items = list.entries.iter().flat_map(|entry| match entry {
+        Entries::Single(item) => std::slice::from_ref(item),
+        Entries::Group { items, .. } => items.as_slice(),
+    });
+    items.find(|item| matches!(item.head, Head::Uprobe { .. })).map(ToString::to_string)
 }
 
 /// Parses a value, which a comment may follow.
@@ -192,7 +198,7 @@ mod tests {
             ("pager = \"sh -c evil\"", 1, "pager names a program or a path"),
             ("events-dir = \"/x\"", 1, "events-dir names a program or a path"),
             ("events = \"{page-faults,uprobe:/x:f}\"", 1, "events: uprobe:/x:f names a file"),
-            ("events = ' uretprobe:y:g'", 1, "events: uretprobe:y:g names a file"),
+            ("events = ' URETPROBE:/y:g'", 1, "events: uretprobe:/y:g names a file"),
             ("top = 99999999999999999999999", 1, "top: expected a text in quotes or a number"),
         ] {
             let (at, said) = settings(text, true).unwrap_err();

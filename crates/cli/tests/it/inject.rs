@@ -202,7 +202,7 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     let (code, stdout) = outcome(&output);
     assert_eq!(code, bare.0, "{point}: {output:?}");
     assert!(stdout.starts_with(&bare.1), "{point}: {stdout}");
-    // A profile that is left behind, the report, or stderr must say that the agent turned itself
+    // A profile that was written, the report, or stderr must say that the agent turned itself
     // off.
     let said = |text: &str| text.contains("turned itself off") || text.contains("agent_disabled");
     let left = std::fs::read_dir(scratch.path()).unwrap().any(|entry| {
