@@ -207,8 +207,8 @@ pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
                 "faster 5 % [4, 6]: it takes 5 % less time, and between 4 and 6 % with 95 % \
                  confidence. A and B are the medians of typical calls over all runs, and the \
                  percentage is of pairs of runs, so it can differ from what A and B would give. \
-                 Same: within {} % in both \
-                 statistics",
+                 Same: within {} % in floor \
+                 and typical call",
                 trimmed(view.args.threshold)
             ),
         ));
