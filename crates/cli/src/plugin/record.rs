@@ -3,6 +3,7 @@
 //! Each plugin runs in its own child process. First all children are created, then all start to
 //! record, and then all stop. If a plugin crashes or hangs, only its own events are lost.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -65,11 +66,12 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let files = files_or_variable(&args.paths)?;
     let types = args.kinds.as_deref().map(plugin_kinds::parse).transpose()?.unwrap_or_default();
     let lock = DirectoryLock::wait(&args.output);
+    let interrupted = Interrupted::new();
     make_way(&args.output, &lock)?;
     fs::create_dir_all(&args.output)
         .map_err(|e| Failure::new(format!("create {}: {e}", args.output.display())))?;
     drop(lock);
-    let made = record(args, &files, &types);
+    let made = record(args, &files, &types, &interrupted);
     if made.is_err() {
         // An incomplete recording that looks complete would be worse than none.
         let _ = fs::remove_dir_all(&args.output);
@@ -78,7 +80,12 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// Records and writes the profile. The output directory must be empty.
-fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Failure> {
+fn record(
+    args: &Args,
+    files: &[PathBuf],
+    types: &[u32],
+    interrupted: &Interrupted,
+) -> Result<ExitCode, Failure> {
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     manifest.command = std::env::args().collect();
@@ -89,10 +96,10 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
     manifest.created_unix_ns = u64::try_from(unix_now().as_nanos()).unwrap_or(0);
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
+    let begin = |file| Recording::begin(file, args, types, interrupted);
     let mut recordings: Vec<Recording> =
-        files.iter().map(|file| Recording::begin(file, args, types)).collect::<Result<_, _>>()?;
-    recordings.iter_mut().for_each(Recording::wait_until_ready);
-    let interrupted = Interrupted::new();
+        files.iter().map(|file| begin(file)).collect::<Result<_, _>>()?;
+    recordings.iter_mut().for_each(|recording| recording.wait_until_ready(interrupted));
     interrupted.sleep(Duration::from_nanos(args.warmup));
     let (base_ns, begin) = (base_ns(), Moment::now());
     import.begins_at(begin.monotonic_ns.saturating_sub(begin.utc_ns).saturating_add(base_ns));
@@ -185,19 +192,43 @@ fn base_ns() -> i64 {
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
 }
 
-/// SIGINT (Ctrl-C) and SIGTERM end the recording, and SIGUSR1 pauses or resumes it.
+/// SIGINT (Ctrl-C) and SIGTERM end the recording, and SIGUSR1 pauses or resumes it. They are blocked
+/// from the moment at which the output exists, so that none of them can end this process and leave
+/// an incomplete profile.
 struct Interrupted {
     set: libc::sigset_t,
+    /// The signals that were blocked before, which the children get.
+    before: libc::sigset_t,
+    /// Whether SIGINT or SIGTERM has ended a sleep.
+    is_over: Cell<bool>,
 }
 
 impl Interrupted {
-    /// Blocks SIGINT, SIGTERM and SIGUSR1 in this thread, so that they take effect at the next
-    /// sleep. Threads that read answers must have blocked them before ([`without_signals`]).
+    /// Blocks the signals in this thread, and in those that it starts later.
     fn new() -> Self {
-        let set = signals();
-        // SAFETY: `set` outlives the call, and null means that the earlier mask is not wanted.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-        Self { set }
+        // SAFETY: zeros are a valid `sigset_t`, and both sets outlive the calls.
+        unsafe {
+            let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&mut set);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1] {
+                libc::sigaddset(&mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+            Self { set, before, is_over: Cell::new(false) }
+        }
+    }
+
+    /// Whether SIGINT or SIGTERM has arrived.
+    fn is_over(&self) -> bool {
+        // SAFETY: zeros are a valid `sigset_t`, and `pending` outlives the calls.
+        let is_pending = unsafe {
+            let mut pending = std::mem::zeroed();
+            libc::sigpending(&mut pending) == 0
+                && [libc::SIGINT, libc::SIGTERM]
+                    .into_iter()
+                    .any(|signal| libc::sigismember(&pending, signal) == 1)
+        };
+        self.is_over.get() || is_pending
     }
 
     /// Sleeps for `duration`, or until SIGINT or SIGTERM arrives.
@@ -205,12 +236,13 @@ impl Interrupted {
         self.sleep_or(duration, |_| {});
     }
 
-    /// Sleeps for `duration`, or until SIGINT or SIGTERM arrives. At each SIGUSR1, calls `pause`
-    /// with `true` to pause or `false` to resume.
+    /// Sleeps for `duration`, or until SIGINT or SIGTERM arrives; not at all if one of them has
+    /// ended an earlier sleep. At each SIGUSR1, calls `pause` with `true` to pause or `false` to
+    /// resume.
     fn sleep_or(&self, duration: Duration, mut pause: impl FnMut(bool)) {
         let mut paused = false;
         let until = Instant::now() + duration;
-        loop {
+        while !self.is_over.get() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -226,36 +258,10 @@ impl Interrupted {
                     paused = !paused;
                     pause(paused);
                 }
-                1.. => return,
+                1.. => self.is_over.set(true),
                 _ => {}
             }
         }
-    }
-}
-
-fn signals() -> libc::sigset_t {
-    // SAFETY: zeros are a valid `sigset_t`, and `set` outlives the calls.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1] {
-            libc::sigaddset(&mut set, signal);
-        }
-        set
-    }
-}
-
-/// Calls `body` while SIGINT, SIGTERM and SIGUSR1 are blocked. Threads that it starts never receive
-/// them, so that a signal cannot end this process between two sleeps.
-fn without_signals<T>(body: impl FnOnce() -> T) -> T {
-    let set = signals();
-    // SAFETY: zeros are a valid `sigset_t`, and both sets outlive the calls.
-    unsafe {
-        let mut before = std::mem::zeroed();
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
-        let done = body();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        done
     }
 }
 
@@ -266,7 +272,8 @@ struct Recording {
     answers: Receiver<Answer>,
     doing: String,
     done: Option<Listed>,
-    gave_up: bool,
+    /// Why the child was killed; `None` if it was not.
+    killed: Option<String>,
 }
 
 /// Makes a pipe, and returns the reading end and the writing end.
@@ -283,7 +290,12 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 impl Recording {
-    fn begin(file: &Path, args: &Args, types: &[u32]) -> Result<Self, Failure> {
+    fn begin(
+        file: &Path,
+        args: &Args,
+        types: &[u32],
+        interrupted: &Interrupted,
+    ) -> Result<Self, Failure> {
         let failed =
             |e: io::Error| Failure::new(format!("start a process for {}: {e}", shown(file)));
         let (reads, writes) = pipe().map_err(failed)?;
@@ -302,10 +314,12 @@ impl Recording {
         // Ctrl-C must reach only this process, which then asks the plugin to stop.
         command.process_group(0);
         let from: RawFd = writes.as_raw_fd();
-        // SAFETY: after the fork, the closure only calls dup2 and fcntl, which are
+        let mask = interrupted.before;
+        // SAFETY: after the fork, the closure only calls dup2, fcntl and pthread_sigmask, which are
         // async-signal-safe.
         unsafe {
             command.pre_exec(move || {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
                 // If the pipe already has the number [`ANSWERS`], `dup2` would not clear the flag
                 // that closes the descriptor at `exec`.
                 let result = if from == ANSWERS {
@@ -319,7 +333,7 @@ impl Recording {
         let mut child = command.spawn().map_err(failed)?;
         drop(writes);
         let (sender, answers) = channel();
-        let read = move || {
+        std::thread::spawn(move || {
             for line in BufReader::new(fs::File::from(reads)).lines() {
                 let Ok(line) = line else { return };
                 let Ok(answer) = serde_json::from_str(&line) else { return };
@@ -327,8 +341,7 @@ impl Recording {
                     return;
                 }
             }
-        };
-        without_signals(|| std::thread::spawn(read));
+        });
         let orders = child.stdin.take();
         Ok(Self {
             file: file.to_owned(),
@@ -337,7 +350,7 @@ impl Recording {
             answers,
             doing: "while its process began".to_owned(),
             done: None,
-            gave_up: false,
+            killed: None,
         })
     }
 
@@ -350,20 +363,30 @@ impl Recording {
 
     /// Waits until the child has created its sessions or has ended, and kills the child if that
     /// takes too long.
-    fn wait_until_ready(&mut self) {
+    fn wait_until_ready(&mut self, interrupted: &Interrupted) {
+        /// How soon a signal of the user is noticed.
+        const NOTICED: Duration = Duration::from_millis(100);
         let until = Instant::now() + PATIENCE;
         while self.doing != "while it warmed up" {
             let left = until.saturating_duration_since(Instant::now());
-            match self.answers.recv_timeout(left) {
+            match self.answers.recv_timeout(left.min(NOTICED)) {
                 Ok(answer) => self.take(answer),
-                Err(RecvTimeoutError::Timeout) => return self.give_up(),
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return self.give_up(),
+                Err(RecvTimeoutError::Timeout) if interrupted.is_over() => {
+                    return self.kill("was ended, because the recording was over,".to_owned());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
     fn give_up(&mut self) {
-        self.gave_up = true;
+        self.kill(gave_up(PATIENCE));
+    }
+
+    fn kill(&mut self, why: String) {
+        self.killed = Some(why);
         let _ = self.child.kill();
     }
 
@@ -402,7 +425,7 @@ impl Recording {
         }
         let status = self.child.wait();
         let died = match status {
-            _ if self.gave_up => Some(gave_up(PATIENCE)),
+            _ if self.killed.is_some() => self.killed,
             // If the status is 0, but [`Answer::Done`] did not arrive, the plugin has called
             // `exit`.
             Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),

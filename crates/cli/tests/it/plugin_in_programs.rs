@@ -470,6 +470,43 @@ fn a_recording_without_a_program_pauses_at_a_signal() {
     assert!(heard("3 events of 1 plugin"), "{}", fs::read_to_string(&said).unwrap());
 }
 
+/// A signal that arrives before the recording has started ends it, and leaves a profile that can be
+/// read.
+#[test]
+fn a_signal_ends_a_recording_that_has_not_started() {
+    let plugin = Plugin::new();
+    // After some time, the plugin is ready, and the recording waits for the end of the warm-up.
+    for after in [Duration::ZERO, Duration::from_secs(1)] {
+        let (said, profile) = (plugin.scratch.join("said"), plugin.scratch.join("p.cpt"));
+        let mut run = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+            .args(["plugin", "run", plugin.shown(), "--warmup", "100s", "--for", "100s", "-o"])
+            .arg(&profile)
+            .stderr(fs::File::create(&said).unwrap())
+            .spawn()
+            .unwrap();
+        wait_until("it begins", || profile.exists());
+        std::thread::sleep(after);
+        // SAFETY: `kill` takes numbers only. Our child has not been waited for, so no other process
+        // can have its process id.
+        assert_eq!(unsafe { libc::kill(run.id() as libc::pid_t, libc::SIGTERM) }, 0);
+        let begun = Instant::now();
+        let status = run.wait().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(60), "it slept after the signal");
+        let said = fs::read_to_string(&said).unwrap();
+        // If the plugin was still loading, there are no events, and the status says so.
+        let all = (status.code(), said.contains("3 events of 1 plugin"));
+        let none = (Some(1), said.contains("0 events of 0 plugins"));
+        assert!(all == (Some(0), true) || none == (status.code(), true), "{status:?} {said}");
+        let report = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+            .args(["report", "--format", "json"])
+            .arg(&profile)
+            .output()
+            .unwrap();
+        assert!(report.status.success(), "{report:?}");
+        fs::remove_dir_all(&profile).unwrap();
+    }
+}
+
 #[test]
 fn only_the_programs_that_are_meant_load_plugins() {
     let Some(program) = counterpoint("programs with plugins") else { return };
