@@ -198,7 +198,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(dir) = &args.history {
         return history::main(&args, dir);
     }
-    let inputs = Inputs::find(&args)?;
+    let mut inputs = Inputs::find(&args)?;
     let [a, b] = inputs.read(&args)?;
     if a.iter().chain(&b).all(|run| run.rows.is_empty()) {
         return Err(match args.by {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use model::metric::Bound;
 use profile::batch::unknown_op;
-use profile::{Op, Profile};
+use profile::{LossCount, Op, Profile};
 
 use crate::loops::{LoopData, LoopNode, LoopTree, loops};
 use crate::sampled::Estimated;
@@ -137,6 +137,8 @@ pub struct Recorded {
     /// Set for a dataset: `rows` are not in the order of the program. (Rows of modules and
     /// activities are not, either.)
     pub is_unordered: bool,
+    /// What the recording lacks. Empty for a dataset.
+    pub losses: Vec<LossCount>,
 }
 
 impl Recorded {
@@ -167,6 +169,7 @@ pub fn recorded(
         processor_ns: processor_ns(profile, &summary).map(|ns| ns / per_pass),
         raw: summary.raw,
         sampled: summary.sampled.as_ref().is_some_and(|run| run.all.calls != Some(run.all.timed)),
+        losses: summary.losses.clone(),
         ..Recorded::default()
     };
     let rows = match by {

@@ -145,11 +145,12 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
         };
         any(0) && any(1)
     };
+    let as_many = of[0].zip(of[1]).is_some_and(|(a, b)| are_as_many(a.calls, b.calls));
     let statistics = match both {
         false => vec![],
         true if known(Statistic::Typical) => {
             let fastest = Statistic::Fastest;
-            let of_row = Some(fastest).filter(|_| known(fastest) && are_as_many(&of));
+            let of_row = Some(fastest).filter(|_| known(fastest) && as_many);
             of_row.into_iter().chain([Statistic::Floor, Statistic::Typical]).collect()
         }
         true => vec![Statistic::Mean],
@@ -175,9 +176,8 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
 
 /// Whether the numbers of calls of the two sides differ by at most [`AS_MANY`]. The shortest of more
 /// calls is shorter.
-fn are_as_many(sides: &[Option<Side>; 2]) -> bool {
-    let [Some(a), Some(b)] = sides else { return false };
-    (a.calls / b.calls).ln().abs() <= AS_MANY.ln()
+pub fn are_as_many(a: f64, b: f64) -> bool {
+    (a / b).ln().abs() <= AS_MANY.ln()
 }
 
 /// Whether each side has the same exact number of calls in all of its runs, and the two numbers

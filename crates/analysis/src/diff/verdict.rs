@@ -57,7 +57,8 @@ pub struct Change {
     pub by: f64,
     /// The ends of the 95 % interval.
     pub interval: [f64; 2],
-    /// Whether the typical execution (a median) changed, and the floor (a 10th percentile) did not.
+    /// Whether the typical execution (a median) changed, and the floor (a 10th percentile) did not:
+    /// its 95 % interval contains 0, and no difference was found in it or in the fastest call.
     /// Possible causes are contention, caches, or a change in some of the calls.
     pub floor_unchanged: bool,
 }
@@ -190,10 +191,18 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         && let Some(interval) = one.interval
     {
         let statistic = one.statistic;
-        let faster = |one: &&Compared| one.statistic < statistic;
+        // Without a difference that was found in the family of all rows, a floor can still differ.
+        let may_be_equal =
+            |one: &Compared| one.interval.is_some_and(|[low, high]| low <= 0.0 && high >= 0.0);
+        let floor = |one: &&Compared| one.statistic == Statistic::Floor;
+        let fastest = |one: &&Compared| one.statistic == Statistic::Fastest;
         let floor_unchanged = statistic == Statistic::Typical
-            && known.iter().any(|one| one.statistic == Statistic::Floor)
-            && !known.iter().copied().filter(faster).any(differs);
+            && known
+                .iter()
+                .copied()
+                .find(floor)
+                .is_some_and(|one| !differs(one) && may_be_equal(one))
+            && !known.iter().copied().find(fastest).is_some_and(differs);
         return Verdict::Differs(Change { statistic, by: one.change, interval, floor_unchanged });
     }
     let limit = threshold.ln_1p();
@@ -321,6 +330,11 @@ mod tests {
         };
         assert_eq!(of(found(0.05)), Some((Statistic::Typical, false)));
         let same = compared(Statistic::Fastest, 0.003, 0.002);
-        assert_eq!(of(same), Some((Statistic::Typical, true)));
+        assert_eq!(of(same.clone()), Some((Statistic::Typical, true)));
+        // Nothing was found in the floor, but its 95 % interval does not contain 0.
+        let floor = Compared { interval: Some([0.01, 0.07]), ..floor };
+        let all = [Some(same), Some(floor), Some(typical)];
+        let change = decide(&all, None, 0.03).verdict.change().copied();
+        assert_eq!(change.map(|change| change.floor_unchanged), Some(false));
     }
 }

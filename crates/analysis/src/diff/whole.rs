@@ -13,7 +13,7 @@ use super::Statistic;
 use super::parts::{Part, difference};
 use super::ranks::median;
 use super::recorded::{By, Recorded, RunRow};
-use super::values::{Pairs, fastest_of, floor_of, part_of};
+use super::values::{Pairs, are_as_many, fastest_of, floor_of, part_of};
 use super::verdict::{Asked, Compared, Decided, Verdict};
 
 /// The comparison of all ops together.
@@ -57,10 +57,19 @@ impl Parts {
             });
             all.collect::<Vec<_>>()
         };
+        let calls = [0, 1].map(|side| {
+            let of_run = |run: usize| [a, b][side][run].parts(by).iter().map(|row| row.calls).sum();
+            let all = pairs.runs_of(side).into_iter().map(of_run);
+            median(&all.map(|calls: u64| calls as f64).collect::<Vec<_>>())
+        });
+        let fastest = match calls {
+            [Some(a), Some(b)] if are_as_many(a, b) => [0, 1].map(|side| sum(side, fastest_of)),
+            _ => [vec![], vec![]],
+        };
         Self {
             typical: [0, 1].map(|side| sum(side, part_of)),
             floor: [0, 1].map(|side| sum(side, floor_of)),
-            fastest: [0, 1].map(|side| sum(side, fastest_of)),
+            fastest,
         }
     }
 

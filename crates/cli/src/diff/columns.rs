@@ -126,7 +126,12 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     };
     // Tables for people have one column of calls if the numbers of A and B are exact and equal.
     let calls = sides(&|side| Some(side.calls));
-    let different = rows.iter().any(|row| row.calls_differ) || [0, 1].into_iter().any(is_about);
+    let as_shown = |row: &DiffRow| row.sides.map(|side| side.map(|side| side.calls.round()));
+    let differ = |row: &DiffRow| {
+        let [a, b] = as_shown(row);
+        row.calls_differ || a != b
+    };
+    let different = rows.iter().any(differ) || [0, 1].into_iter().any(is_about);
     let [calls_a, calls_b] = calls;
     let (calls_a, calls_b) = (counts(0, calls_a), counts(1, calls_b));
     columns.push(Column::new(6, "calls_a", if different { "calls A" } else { "calls" }, calls_a));

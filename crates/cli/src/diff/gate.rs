@@ -2,8 +2,8 @@
 
 use analysis::diff::counters::Known;
 use analysis::diff::recorded::Identity;
-use analysis::diff::verdict::Compared;
-use analysis::diff::{Diff, DiffRow};
+use analysis::diff::verdict::{Compared, Verdict};
+use analysis::diff::{Diff, DiffRow, Statistic};
 
 use super::answer::signed;
 use crate::failure::Failure;
@@ -66,11 +66,22 @@ impl Gate {
     }
 }
 
-/// Returns the largest lower end of the changes' confidence intervals, if it is above `limit`. The
-/// estimate of a change is not enough, because the true change may be smaller.
-fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
-    let low = |one: &Compared| one.interval.map(|[low, _]| low);
-    compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
+/// Returns the statistic whose change has the largest lower end of its confidence interval, and this
+/// end, if it is above `limit`. The estimate of a change is not enough, because the true change may
+/// be smaller. The fastest call counts only if the verdict is about it: otherwise, it contradicts
+/// the other statistics, or is not larger than what other addresses in memory do.
+fn exceeds(
+    compared: &[Compared],
+    verdict: Option<&Verdict>,
+    limit: f64,
+) -> Option<(f64, Statistic)> {
+    let decides = |statistic| {
+        let change = verdict.and_then(Verdict::change);
+        statistic != Statistic::Fastest || change.is_some_and(|of| of.statistic == statistic)
+    };
+    let low = |one: &Compared| Some((one.interval?[0], one.statistic));
+    let all = compared.iter().filter(|one| decides(one.statistic)).filter_map(low);
+    all.filter(|(low, _)| *low > limit).max_by(|x, y| x.0.total_cmp(&y.0))
 }
 
 /// Whether some statistic has an interval. Without an interval, no rule about a time can hold.
@@ -78,9 +89,19 @@ fn is_judged(compared: &[Compared]) -> bool {
     compared.iter().any(|one| one.interval.is_some())
 }
 
+/// Returns the sentence about a row, or about the whole program, if its change exceeds the limit.
+fn slower(name: &str, compared: &[Compared], verdict: &Verdict, limit: f64) -> Option<String> {
+    let (low, statistic) = exceeds(compared, Some(verdict), limit)?;
+    let of = match statistic {
+        Statistic::Fastest => " in its fastest call",
+        Statistic::Floor => " in its floor",
+        _ => "",
+    };
+    Some(format!("{name} is slower by at least {}{of}", signed(low).trim_start_matches('+')))
+}
+
 fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
-    let low = exceeds(&row.compared, limit)?;
-    Some(format!("{name} is slower by at least {}", signed(low).trim_start_matches('+')))
+    slower(name, &row.compared, &row.verdict, limit)
 }
 
 /// Returns the result of each rule.
@@ -90,9 +111,8 @@ fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
 /// such a rule could never hold.
 pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed>, Failure> {
     let check = |rule: &Gate| {
-        let whole = exceeds(&diff.whole.compared, rule.limit).map(|low| {
-            format!("the whole is slower by at least {}", signed(low).trim_start_matches('+'))
-        });
+        let of_whole = &diff.whole;
+        let whole = slower("the whole", &of_whole.compared, &of_whole.verdict, rule.limit);
         let all = || diff.rows.iter().zip(names);
         let whole_is_judged = is_judged(&diff.whole.compared);
         let rows = match &rule.of {
@@ -151,10 +171,9 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                             let more = if a > 0.0 { b / a - 1.0 } else { f64::INFINITY };
                             (b > a && more > rule.limit).then_some(more)
                         }
-                        Known::Tested(_) => one
-                            .compared
-                            .as_ref()
-                            .and_then(|one| exceeds(std::slice::from_ref(one), rule.limit)),
+                        Known::Tested(_) => {
+                            exceeds(one.compared.as_slice(), None, rule.limit).map(|(low, _)| low)
+                        }
                     };
                     let low = low?;
                     let by = match low.is_finite() {
@@ -223,7 +242,43 @@ fn nothing(rule: &Gate, why: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use analysis::diff::verdict::Change;
+
     use super::*;
+
+    /// Makes a comparison of which only the statistic and the interval are known.
+    fn compared(statistic: Statistic, interval: [f64; 2]) -> Compared {
+        Compared {
+            statistic,
+            medians: [1.0, 1.0],
+            change: (interval[0] + interval[1]) / 2.0,
+            interval: Some(interval),
+            interval_90: None,
+            p: None,
+            deviation: None,
+            t: None,
+            pairs: 10,
+        }
+    }
+
+    #[test]
+    fn the_fastest_call_counts_if_the_verdict_is_about_it() {
+        let all = [
+            compared(Statistic::Fastest, [0.06, 0.08]),
+            compared(Statistic::Floor, [0.02, 0.04]),
+            compared(Statistic::Typical, [-0.01, 0.03]),
+        ];
+        let said = |verdict: &Verdict, limit| slower("matmul", &all, verdict, limit);
+        let same = Verdict::Same(0.03);
+        assert_eq!(said(&same, 0.05), None);
+        let of_floor = "matmul is slower by at least 2.0 % in its floor";
+        assert_eq!(said(&same, 0.01).as_deref(), Some(of_floor));
+        let statistic = Statistic::Fastest;
+        let interval = [0.06, 0.08];
+        let change = Change { statistic, by: 0.07, interval, floor_unchanged: false };
+        let of_fastest = "matmul is slower by at least 6.0 % in its fastest call";
+        assert_eq!(said(&Verdict::Differs(change), 0.05).as_deref(), Some(of_fastest));
+    }
 
     #[test]
     fn rules() {

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::answer::amount;
 use super::gate::{self, Failed, Later};
-use super::inputs::{Run, each_once, one};
+use super::inputs::{Run, each_once, losses, one};
 use super::{Args, DiffFormat, FAILED, columns};
 use crate::failure::Failure;
 use crate::object::object;
@@ -68,6 +68,8 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     }
     let read = |point: &Point| point.runs.iter().map(|run| run.read(args)).collect();
     let read: Vec<Vec<Recorded>> = points.iter().map(read).collect::<Result<_, Failure>>()?;
+    let all = points.iter().flat_map(|point| &point.runs).zip(read.iter().flatten());
+    notes.extend(losses(all));
     let history = history(&read, args.by.by());
     if history.rows.is_empty() {
         return Err(Failure::new(format!("--by {}: no row is in all runs", args.by.name())));

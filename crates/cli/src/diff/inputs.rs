@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use ::dataset::gaps::Ranks;
 use ::dataset::{Dataset, Only, across};
 use analysis::diff::recorded::{Recorded, recorded};
-use profile::Profile;
+use model::Severity;
 use profile::manifest::{Manifest, Place, Side};
 use profile::safe_dir::Dir;
 use profile::series::Series;
+use profile::{LossCount, Profile};
 
 use super::{Args, RowKind};
 use crate::failure::Failure;
@@ -88,15 +89,38 @@ impl Inputs {
         Ok(Self { runs, pairs, notes })
     }
 
-    pub fn read(&self, args: &Args) -> Result<[Vec<Recorded>; 2], Failure> {
+    /// Reads all runs, and adds a note for each loss that affects their numbers.
+    pub fn read(&mut self, args: &Args) -> Result<[Vec<Recorded>; 2], Failure> {
         let [a, b] = &self.runs;
         let reading = progress::step_of("reading", (a.len() + b.len()) as u64, "runs");
         let read = |run: &Run| run.read(args).inspect(|_| reading.done(1));
-        Ok([
+        let found: [Vec<Recorded>; 2] = [
             a.iter().map(read).collect::<Result<_, _>>()?,
             b.iter().map(read).collect::<Result<_, _>>()?,
-        ])
+        ];
+        self.notes.extend(losses(a.iter().chain(b).zip(found.iter().flatten())));
+        Ok(found)
     }
+}
+
+/// Returns a text for each loss that affects numbers of `runs`, with the first run that has it.
+pub fn losses<'a>(runs: impl Iterator<Item = (&'a Run, &'a Recorded)>) -> Vec<String> {
+    let mut number = 0;
+    let mut found: Vec<(&LossCount, &Run, u128)> = Vec::new();
+    for (run, recorded) in runs {
+        number += 1;
+        for loss in recorded.losses.iter().filter(|loss| loss.severity() > Severity::Note) {
+            match found.iter_mut().find(|(known, ..)| known.name == loss.name) {
+                Some((.., runs)) => *runs += 1,
+                None => found.push((loss, run, 1)),
+            }
+        }
+    }
+    let text = |(loss, first, runs): (&LossCount, &Run, u128)| {
+        let (name, help, path) = (&loss.name, loss.help(), first.path.display());
+        format!("{name} in {runs} of {}, first in {path}: {help}", plural(number, "run"))
+    };
+    found.into_iter().map(text).collect()
 }
 
 /// The smallest allowed threshold for datasets. The quantiles in a dataset have a relative error of

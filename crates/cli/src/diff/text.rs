@@ -196,8 +196,9 @@ pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let any = |is: fn(&Verdict) -> bool| diff.rows.iter().any(|row| is(&row.verdict));
     if diff.rows.iter().any(|row| row.part.is_some()) {
-        let text = "A and B are of one typical call, with what is inside of it; in a run is by how much \
-                    all calls of the op, without what is inside of them, change the time of a recording";
+        let text = "A and B are of one typical execution (a dispatch, or else a call), with what is \
+                    inside of it; in a run is by how much all calls of the op, without what is inside \
+                    of them, change the time of a recording";
         lines.push(("columns", text.to_owned()));
     }
     if diff.untested.is_none() {

@@ -27,16 +27,11 @@ fn golden(scratch: &Scratch) -> Golden {
 /// and softmax takes 3,000 ns. One tick is 1 ns. Each workgroup of matmul has 4 + `more` page
 /// faults.
 fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
-    with_softmax(side, round, matmul, more, true)
+    with_softmax(side, round, matmul, more, 20)
 }
 
-fn with_softmax(
-    side: Side,
-    round: u32,
-    matmul: u64,
-    more: u64,
-    has_softmax: bool,
-) -> ProfileScript {
+/// Does what [`script`] does, but only the first `softmax` iterations have a softmax.
+fn with_softmax(side: Side, round: u32, matmul: u64, more: u64, softmax: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
     script.manifest.command = vec!["./model".into(), side.name().to_lowercase()];
@@ -56,7 +51,7 @@ fn with_softmax(
             let call = CallScript::new(0, begin, long).workgroup(workgroup, 2);
             main.call(call.group(long, &[4 + more]));
         }
-        if has_softmax {
+        if i < softmax {
             main.call(CallScript::new(1, at + 50_000, 3_000).group(3_000, &[0]));
         }
     }
@@ -390,7 +385,7 @@ fn a_gate_of_which_nothing_is_known_is_an_error() {
     // Round 2 of B has no softmax.
     let without = Series::run_at(&at, 2, Side::B);
     std::fs::remove_dir_all(&without).unwrap();
-    with_softmax(Side::B, 2, 10_600, 1, false).write(&without);
+    with_softmax(Side::B, 2, 10_600, 1, 0).write(&without);
     let run = |rule: &str| golden.run(&["diff", at.to_str().unwrap(), "--fail-if", rule]);
     let refused = run("soft*>5%");
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
@@ -398,6 +393,47 @@ fn a_gate_of_which_nothing_is_known_is_an_error() {
     assert!(refused.stderr.contains(why), "{}", refused.stderr);
     assert_eq!(run("*>5%").code, Some(3));
     assert_eq!(run("whole>50%").code, Some(0));
+}
+
+/// Without the pages of two runs of B, a note says which data are missing.
+#[test]
+fn what_runs_lack_is_said() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 8_800, 0);
+    let said = || golden.run(&["diff", at.to_str().unwrap(), "--width", "200"]).stdout;
+    assert!(!said().contains("torn_page"), "{}", said());
+    for round in [3, 5] {
+        let run = Series::run_at(&at, round, Side::B);
+        let part = std::fs::read_dir(run.join("processes")).unwrap().next().unwrap().unwrap();
+        let pages = std::fs::File::options().write(true).open(part.path().join("pages.cps"));
+        let pages = pages.unwrap();
+        pages.set_len(pages.metadata().unwrap().len() / 2).unwrap();
+    }
+    let said = said();
+    let expected = "torn_page in 2 of 16 runs, first in DIR/x.series/003/b: ";
+    assert!(said.contains(expected), "{said}");
+}
+
+/// In the last rounds, B has softmax half as often. So the runs of B differ in their numbers of
+/// calls.
+#[test]
+fn calls_of_both_sides_are_shown_if_they_differ() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 8_800, 0);
+    for round in 3..=8 {
+        let run = Series::run_at(&at, round, Side::B);
+        std::fs::remove_dir_all(&run).unwrap();
+        with_softmax(Side::B, round, 8_800, 0, 10).write(&run);
+    }
+    let said = golden.run(&["diff", at.to_str().unwrap(), "--width", "200"]).stdout;
+    let softmax = said.lines().find(|line| line.starts_with("softmax")).unwrap_or_default();
+    let words: Vec<&str> = softmax.split_whitespace().collect();
+    assert!(said.contains("calls A  calls B"), "{said}");
+    assert!(words.windows(2).any(|pair| pair == ["20", "10"]), "{said}");
 }
 
 /// A run that is named twice is an error, even if the two paths are written differently.
@@ -477,7 +513,7 @@ fn rows_of_one_side_come_last_and_the_parts_add_up() {
     for round in 1..=8 {
         let place = Series::run_at(&at, round, Side::A);
         std::fs::remove_dir_all(&place).unwrap();
-        with_softmax(Side::A, round, 10_000, 0, false).write(&place);
+        with_softmax(Side::A, round, 10_000, 0, 0).write(&place);
     }
     let at = at.to_str().unwrap();
     let found: Value =
