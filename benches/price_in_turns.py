@@ -4,8 +4,9 @@ as lines `WAY-NAME VALUE UNIT`.
 
     price_in_turns.py COUNTERPOINT PROFILES WAY=ARGUMENTS... -- PROGRAM ARGUMENTS...
 
-A WAY without ARGUMENTS (`alone=`) runs the program without Counterpoint. Otherwise, ARGUMENTS are arguments
-of `counterpoint run`, separated by spaces. Profiles are written to the directory PROFILES.
+A WAY without ARGUMENTS (`alone=`) runs the program without Counterpoint. `WAY=+ARGUMENT` does the same, with
+one more argument for the program. Otherwise, ARGUMENTS are arguments of `counterpoint run`, separated by
+spaces. Profiles are written to the directory PROFILES.
 
 Whole processes of ten seconds that run one after the other differ by more than the recorder costs, because a
 shared machine is not equally fast in two periods of ten seconds. In a fraction of a second, its speed changes
@@ -23,6 +24,10 @@ number of steps.
 `quiet-cpu` and `quiet-wall` are the times that all steps would take if each were like the shortest eighth of
 them, with the fewest disturbances. Where other machines use the same cores, a disturbance takes a third more
 time, and lasts for longer than a step.
+
+All processes keep the memory that they free (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_). Otherwise,
+glibc returns some of it to the kernel, and a step has between 0 and 6,000 page faults, up to 5 % of its time.
+How many depends on which memory is free at the end of the heap, and so on chance.
 
 The program says `turn` in a line of its own before each step, and waits for a line on its standard input. At its
 end it prints Google Benchmark's JSON, in which `cpu_time` and `real_time` are those of a step, and `steps`
@@ -43,6 +48,7 @@ import price
 # A pause after each step: OpenMP's threads spin for some milliseconds while they wait for more
 # work.
 CALM_S = 0.03
+KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 32), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
 
 
 class Way:
@@ -50,16 +56,22 @@ class Way:
     def __init__(self, name, arguments, counterpoint, profiles, command):
         self.name = name
         self.counterpoint = counterpoint
-        self.profile = os.path.join(profiles, name + ".cpt") if arguments else None
+        is_recorded = arguments != "" and not arguments.startswith("+")
+        self.profile = os.path.join(profiles, name + ".cpt") if is_recorded else None
         self.result = tempfile.NamedTemporaryFile("r", suffix=".json")
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "price.py")
         waiting = [sys.executable, "-E", script, "wait", self.result.name]
-        if arguments:
+        before, after = [], []
+        if is_recorded:
             before = [counterpoint, "run", *arguments.split(), "-o", self.profile, "--"]
-        else:
-            before = []
+        elif arguments:
+            after = [arguments[1:]]
         self.process = subprocess.Popen(
-            before + waiting + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            before + waiting + command + after,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | KEEPS_MEMORY,
         )
         self.found = None
         self.until_turn()

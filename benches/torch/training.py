@@ -1,14 +1,16 @@
 """Trains a small transformer, and prints the time of its steps as Google Benchmark's JSON.
 
-    training.py STEPS THREADS [turns]
+    training.py STEPS THREADS [turns [OBSERVER]]
 
 An op of the transformer takes 20 to 30 µs, so PyTorch's code for observers is no longer in the caches when
 the next op begins. A benchmark that repeats one op does not show the cost of refilling the caches.
 
-With `turns`, the program takes turns with others, as `benches/price_in_turns.py` describes.
+With `turns`, the program takes turns with others, as `benches/price_in_turns.py` describes. OBSERVER is the
+shared object of `noop.cpp`. With it, PyTorch announces each op to an observer that does nothing.
 The key `steps` contains the processor time and the wall time of each step, in ns.
 """
 
+import ctypes
 import json
 import sys
 import time
@@ -20,7 +22,9 @@ LAYERS, WIDTH, HEADS, INNER, BATCH = 12, 256, 8, 1024, (4, 64)
 
 def main():
     steps, threads = int(sys.argv[1]), int(sys.argv[2])
-    takes_turns = sys.argv[3:] == ["turns"]
+    takes_turns = sys.argv[3:4] == ["turns"]
+    for observer in sys.argv[4:]:
+        ctypes.CDLL(observer).noop_on()
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, dropout=0.0, batch_first=True)

@@ -8,7 +8,8 @@
 //! `price-torch` does the same with a training loop of PyTorch, which also runs with a budget (`run
 //! --budget`). It is a separate benchmark, because each of its rounds takes two minutes. In a round
 //! of `price-torch`, the training processes take turns: each does one step, and then waits for the
-//! others (`benches/price_in_turns.py` says why).
+//! others (`benches/price_in_turns.py` says why). One of them has an observer that does nothing.
+//! What it costs to be called for each op is the least that an observer can cost.
 //!
 //! The figures `true / stated` are the true cost divided by the stated cost. The true cost is noisy
 //! and may even be negative, so it must not be the divisor.
@@ -19,6 +20,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::torch::Tools;
 use super::tvm_op;
 use crate::dist;
 use crate::fixtures::{
@@ -140,8 +142,10 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
 /// Each case is for one number of threads. It runs the training loop without the recorder and in
 /// each mode of [`TRAINING`].
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
-    let program = dist::given(layout)?.program();
-    let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;
+    let tools = Tools::find(layout)?;
+    let (program, python) = (tools.dist.program(), &tools.python);
+    let noop = layout.bench()?.join("torch-noop.so");
+    tools.compile(layout, "noop.cpp", &noop)?;
     let script = layout.root.join("benches/price_in_turns.py");
     let profiles = layout.target.join("bench/price");
     let training = layout.root.join("benches/torch/training.py");
@@ -151,8 +155,9 @@ pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
         let paths = [&program, &profiles].map(|path| path.display().to_string());
         let ways = TRAINING.iter().map(|(mode, arguments, _)| format!("{mode}={arguments}"));
         let mut arguments: Vec<String> = paths.into_iter().chain(ways).collect();
-        arguments.extend(["alone=".to_owned(), "--".to_owned()]);
-        arguments.extend([&python, &training].map(|path| path.display().to_string()));
+        arguments.extend(["alone=".to_owned(), format!("noop=+{}", noop.display())]);
+        arguments.push("--".to_owned());
+        arguments.extend([python, &training].map(|path| path.display().to_string()));
         arguments.extend([TRAINING_STEPS.to_string(), threads.to_string(), "turns".to_owned()]);
         let script = script.clone();
         let command = move || {
@@ -161,12 +166,27 @@ pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
             python
         };
         cases.push(Case::new(label, Observe::Lines, command));
+        let alone = |reading: &str| Of::new(label, format!("alone-{reading}"));
+        let noop = |reading: &str| Of::new(label, format!("noop-{reading}"));
+        let floors = [
+            ("processor time of the steps", "calls-cpu"),
+            ("wall time of the steps", "inference-wall"),
+            ("processor time of typical steps", "typical-cpu"),
+            ("wall time of typical steps", "typical-wall"),
+        ];
+        figures.extend(floors.map(|(what, reading)| {
+            let name = format!("{label}, an observer that does nothing: {what}");
+            Figure::ratio(name, "×", noop(reading), alone(reading), None)
+        }));
         for (mode, _, at_most) in TRAINING {
             let with = |reading: &str| Of::new(label, format!("{mode}-{reading}"));
-            let alone = |reading: &str| Of::new(label, format!("alone-{reading}"));
             let slowdown = |what: &str, reading: &str, at_most| {
                 let name = format!("{label}, {mode}: {what}");
                 Figure::ratio(name, "×", with(reading), alone(reading), at_most)
+            };
+            let over_noop = |what: &str, reading: &str| {
+                let name = format!("{label}, {mode} over the observer that does nothing: {what}");
+                Figure::ratio(name, "×", with(reading), noop(reading), None)
             };
             let part = |what: &str, reading: &str, stated: &str, at_most| Figure {
                 name: format!("{label}, {mode}: {what}"),
@@ -190,6 +210,8 @@ pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
                 figures.extend([
                     slowdown("processor time of typical steps", "typical-cpu", at_most),
                     slowdown("wall time of typical steps", "typical-wall", at_most),
+                    over_noop("processor time of typical steps", "typical-cpu"),
+                    over_noop("wall time of typical steps", "typical-wall"),
                     slowdown("processor time of quiet steps", "quiet-cpu", at_most),
                     slowdown("wall time of quiet steps", "quiet-wall", at_most),
                     part(
@@ -210,6 +232,7 @@ pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
             "the processes of a round take turns with their steps, and no two run at the same time".into(),
             "processor time of the steps: of all threads, without the start and the end of the process, divided by that of the process without the recorder".into(),
             "typical steps: the mean of the middle half of the differences between a step and the step of the same number without the recorder, which ran within seconds of it".into(),
+            "all processes keep the memory that they free, because returning it to the kernel costs a random part of a step".into(),
             "quiet steps: as if all steps were like the shortest eighth of them".into(),
             "true / stated: the difference of these two, divided by the cost that the report states for the calls; 0.8 to 1.25 is within 25 %".into(),
         ],
