@@ -149,7 +149,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
         named(profile, row, calls, [total_ns, wall], around_ns, &mut found);
         memory_bound(profile, row, own_ns, wall, &mut found);
     }
-    fresh_memory(profile, summary, wall * passes, &mut found);
+    fresh_memory(profile, summary, [wall, passes], &mut found);
     found.sort_by(|a, b| b.share.total_cmp(&a.share));
     found
 }
@@ -294,7 +294,12 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
 /// any, because possibly only a few calls of an op have large arguments. `wall` is added up over
 /// all passes (repetitions of the program with other counters), because the sums of counters are,
 /// too.
-fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
+fn fresh_memory(
+    profile: &Profile,
+    summary: &Summary,
+    [wall, passes]: [f64; 2],
+    found: &mut Vec<Fired>,
+) {
     let counters = &profile.manifest.counters;
     let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");
     let Some(counter) = counters.iter().position(|c| is_faults(&c.name)) else { return };
@@ -309,15 +314,20 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
             (row.total.value * part * profile.timeline.ns_per_tick(), false)
         }
     };
+    // Returns the number of passes (repetitions of the program) in which these calls of an op were
+    // counted. Usually, only one pass counts page faults.
+    let counting =
+        |row: &Row, calls: u64| (passes * calls as f64 / row.calls.max(1) as f64).round().max(1.0);
     let is_around = |key: Key| {
         let Key::Op(op) = key else { return false };
         profile.ops.get(op).is_some_and(|op| matches!(op.role, Role::Run | Role::Range))
     };
     let is_much = |faults: f64, row: &Row, calls: u64| {
         let (own, _) = own(row, calls);
-        let op_ns = row.total.value * profile.timeline.ns_per_tick();
+        let op_ns = row.total.value * profile.timeline.ns_per_tick() / passes;
         let ns = faults * FAULT_NS;
-        ns >= WORTH * wall || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
+        let is_worth = ns / counting(row, calls) >= WORTH * wall;
+        is_worth || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
     };
     // Ops whose calls have too few page faults altogether are left out, so that their calls need
     // not be read one by one.
@@ -342,6 +352,7 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
         let ns = (faults * FAULT_NS).min(own);
         let part = if own > 0.0 { ns / own } else { 0.0 };
         let (op, mean) = (row.key, later.mean);
+        let ns = ns / counting(row, of.calls);
         fire(Rule::FreshMemory { op, counter, mean, calls, part, of_cpu }, ns, wall, 0.0, found);
     }
 }

@@ -5,7 +5,7 @@
 
 use analysis::{Before, Fired, Options, Rule, rules, sites, summarize};
 use profile::Role;
-use testkit::{CallScript, ProfileScript};
+use testkit::{CallScript, ProfileScript, Scratch};
 
 fn fired(script: &ProfileScript) -> Vec<Fired> {
     let (_scratch, profile) = script.opened();
@@ -220,6 +220,29 @@ fn fresh_memory_in_each_call() {
     assert!((share - 0.2).abs() < 0.01, "{share}");
     let kept = (0..100).map(|call| (10_000, vec![if call == 0 { 800 } else { 0 }]));
     assert_eq!(fired(&counted(&["page-faults"], kept)), []);
+}
+
+/// Two of three passes count other things. What is at stake is the same as in the only pass that
+/// counts page faults.
+#[test]
+fn fresh_memory_in_one_of_three_passes() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    let mut whole = ProfileScript::monotonic();
+    whole.manifest.passes = 3;
+    whole.write(&dir);
+    for (pass, name) in [(1, "page-faults"), (2, "minor-faults"), (3, "context-switches")] {
+        let faults = if pass == 1 { 8 } else { 0 };
+        let script = counted(&[name], (0..100).map(|_| (10_000, vec![faults])));
+        script.write(&profile::passes::pass_dir(&dir, pass));
+    }
+    let profile = profile::Profile::open(&dir).unwrap();
+    let summary = summarize(&profile, &Options::default());
+    let all = rules(&profile, &summary, None);
+    let [one] = all.as_slice() else { panic!("{all:?}") };
+    assert!(matches!(one.rule, Rule::FreshMemory { mean: 8.0, .. }), "{one:?}");
+    assert!((one.share - 0.2).abs() < 0.01, "{one:?}");
+    assert!((one.wall_ns - 1_001_000.0).abs() < 2_000.0, "{one:?}");
 }
 
 /// Of 300 calls, 30 have large tensors: 1,000 faults in 10 ms of wall time, of which 2 ms are on a

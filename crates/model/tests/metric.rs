@@ -140,6 +140,7 @@ fn errors_name_the_problem_and_its_place() {
         ("x=1.2.3", "byte 5: expected an operator or the end, found '.'", ""),
         ("x=.", "byte 2: \".\" is not a number", ""),
         ("x=1e400*cycles", "byte 2: \"1e400\" is not a number", ""),
+        ("x=1e308TB*cycles", "byte 2: \"1e308TB\" is not a number", ""),
         ("x=5parsec*cycles", "byte 3: unknown unit \"parsec\"", "Units(\"%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s\")"),
         ("x=avg(cycles)", "byte 2: unknown function \"avg\"", ""),
         ("x=min(cycles", "byte 12: expected an operator, \",\" or \")\", found the end", ""),

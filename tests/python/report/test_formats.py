@@ -232,6 +232,8 @@ def test_numbers_of_other_places():
     assert german.significant(0.123, 2) == "0,12"
     # The last group size repeats: a group of three digits, then groups of two.
     assert _locale.Numbers(separator=",", groups=(3, 2)).whole(123456789) == "12,34,56,789"
+    assert _locale.Numbers(separator=",", groups=(3, _locale.REST)).whole(123456789) == "123456,789"
+    assert _locale.Numbers(separator=",", groups=(_locale.REST,)).whole(123456789) == "123456789"
 
 
 def test_metrics_print_with_their_units():

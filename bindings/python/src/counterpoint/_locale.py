@@ -13,9 +13,15 @@ _LC_NUMERIC_MASK = 1 << 1
 _RADIXCHAR, _THOUSEP, _GROUPING = 0x10000, 0x10001, 0x10002
 
 
+# In glibc, this size means that no further groups follow.
+REST = 127
+
+
 @dataclass(frozen=True)
 class Numbers:
-    """`groups` has the sizes of groups of digits, from right to left. The last size is repeated."""
+    """`groups` has the sizes of groups of digits, from right to left. The last size is repeated, unless it is
+    `REST`: then all other digits form one group.
+    """
 
     point: str = "."
     separator: str = ""
@@ -44,7 +50,7 @@ class Numbers:
             return digits
         sizes = list(self.groups)
         parts: list[str] = []
-        while len(digits) > sizes[0]:
+        while sizes[0] != REST and len(digits) > sizes[0]:
             parts.insert(0, digits[-sizes[0] :])
             digits = digits[: -sizes[0]]
             if len(sizes) > 1:
@@ -78,8 +84,7 @@ def of_user() -> Numbers:
     finally:
         libc.freelocale(locale)
     try:
-        # In glibc, 127 means that no further groups follow.
-        groups = tuple(size for size in grouping if 0 < size < 127)
+        groups = tuple(size for size in grouping if 0 < size <= REST)
         return Numbers(point.decode() or ".", separator.decode(), groups)
     except UnicodeDecodeError:
         return PLAIN

@@ -168,10 +168,14 @@ impl<'t> Parser<'t> {
                 start,
             ));
         };
-        Quantity::new(value, suffix).filter(|q| q.value.is_finite()).ok_or_else(|| {
+        let Some(quantity) = Quantity::new(value, suffix) else {
             let kind = MetricErrorKind::Unit { text: suffix.to_owned() };
-            MetricError::new(kind, start + end).because(MetricCause::Units(UNITS))
-        })
+            return Err(MetricError::new(kind, start + end).because(MetricCause::Units(UNITS)));
+        };
+        // A prefix can make a number too large.
+        let too_large = || MetricErrorKind::Number { text: format!("{number}{suffix}") };
+        let is_finite = |quantity: &Quantity| quantity.value.is_finite();
+        Some(quantity).filter(is_finite).ok_or_else(|| MetricError::new(too_large(), start))
     }
 
     /// Returns the next word without consuming it.

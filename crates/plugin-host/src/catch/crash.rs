@@ -153,14 +153,16 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     match before.sa_sigaction {
         libc::SIG_IGN if !is_own => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the action outlives the call, which only changes what the signal does. The
-            // instruction that faulted runs again after the handler; a signal that a process sent
-            // is raised again here.
+            // After most faults, the instruction that faulted runs again. After a breakpoint or a
+            // forbidden system call, the next instruction runs.
+            let goes_on = matches!(signal, libc::SIGTRAP | libc::SIGSYS);
+            // SAFETY: the action outlives the call, which only changes what the signal does. A
+            // signal that would not come back by itself is raised again here.
             unsafe {
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &default, std::ptr::null_mut());
-                if (*info).si_code <= 0 {
+                if (*info).si_code <= 0 || goes_on {
                     libc::raise(signal);
                 }
             }
@@ -171,5 +173,48 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
             type Long = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
             std::mem::transmute::<usize, Long>(handler)(signal, info, context);
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(signal: c_int) {
+        // SAFETY: these instructions cause a signal that ends the process, and nothing else.
+        unsafe {
+            match signal {
+                #[cfg(target_arch = "x86_64")]
+                libc::SIGTRAP => std::arch::asm!("int3"),
+                #[cfg(target_arch = "aarch64")]
+                libc::SIGTRAP => std::arch::asm!("brk #0"),
+                #[cfg(target_arch = "x86_64")]
+                libc::SIGILL => std::arch::asm!("ud2"),
+                #[cfg(target_arch = "aarch64")]
+                libc::SIGILL => std::arch::asm!("udf #0"),
+                _ => _ = libc::raise(signal),
+            }
+        }
+    }
+
+    /// A thread that is not in a guarded call faults. The process ends as it would without us.
+    #[test]
+    fn a_fault_outside_of_guarded_calls_ends_the_process() {
+        for signal in [libc::SIGTRAP, libc::SIGILL, libc::SIGABRT] {
+            // SAFETY: the child makes only system calls and one allocation, for which glibc
+            // prepares its allocator at a fork. It ends without returning.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let _caught = Caught::new();
+                fault(signal);
+                // SAFETY: `_exit` has no preconditions.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: `status` outlives the call.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert!(libc::WIFSIGNALED(status), "{signal}: it went on");
+            assert_eq!(libc::WTERMSIG(status), signal);
+        }
     }
 }

@@ -130,11 +130,14 @@ pub fn element_bytes(text: &[u8]) -> Option<u64> {
         let number = std::str::from_utf8(rest.get(..count)?).ok()?.parse::<u64>().ok();
         Some((number?, from + count))
     };
-    if text == b"bool" {
-        return Some(1);
-    }
-    let first = text.iter().position(u8::is_ascii_digit)?;
-    let (bits, after) = digits(first)?;
+    let (bits, after) = if text == b"bool" || text.starts_with(b"boolx") {
+        (8, b"bool".len())
+    } else {
+        // A custom type has a number in brackets before its bits.
+        let from = text.iter().position(|b| *b == b']').map_or(0, |at| at + 1);
+        let first = text.iter().skip(from).position(u8::is_ascii_digit)?;
+        digits(from + first)?
+    };
     let lanes = match text.get(after) {
         Some(b'x') => digits(after + 1)?.0,
         _ => 1,
@@ -205,6 +208,9 @@ mod tests {
         assert_eq!(bytes("float8_e4m3fn"), Some(1));
         assert_eq!(bytes("int4"), Some(1));
         assert_eq!(bytes("bool"), Some(1));
+        assert_eq!(bytes("boolx4"), Some(4));
+        assert_eq!(bytes("custom[130]16x2"), Some(4));
+        assert_eq!(bytes("custom[130]"), None);
         assert_eq!(bytes("handle"), None);
         assert_eq!(bytes(""), None);
         assert_eq!(bytes("int99999999999999999999"), None);
