@@ -9,9 +9,10 @@ some of the recorded calls at random, REPLAYS times. TEST is the crate's test ex
 this; the header of `crates/agent/src/recorder/budget/replay.rs` describes it.
 
 `direct` records the program FULL_RUNS times in full, and once with each budget. Full runs of the same
-program differ from each other. So this script widens the interval of each op's mean per call. One more
-full run may differ from the mean of the n full runs by t · s · √(1 + 1/n). The new half-width is the
-square root of the sum of the squares of this value and the old half-width.
+program differ from each other. So this script widens the interval of each op's mean per call. One
+more full run may differ from the mean of the n full runs by t · s · √(1 + 1/n), where s is the
+standard deviation of the full runs and t is from the table T. The new half-width is the square root
+of the sum of the squares of this value and the old half-width.
 
 FOLDER is for files that may be overwritten.
 """

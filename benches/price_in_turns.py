@@ -8,12 +8,12 @@ A WAY without ARGUMENTS (`alone=`) runs the program without Counterpoint. `WAY=+
 one more argument for the program. Otherwise, ARGUMENTS are arguments of `counterpoint run`, separated by
 spaces. Profiles are written to the directory PROFILES.
 
-Whole processes of ten seconds that run one after the other differ by more than the recorder costs, because a
-shared machine is not equally fast in two periods of ten seconds. In a fraction of a second, its speed changes
-less. So each process does a single step, and then waits until each of the others has done one. The order is
-chosen at random for each round of steps. At most one of the processes runs at a time, also while it starts
-and ends. So changes of the machine's speed affect all ways almost equally, and hardly the differences between
-them.
+If whole processes of ten seconds ran one after the other, their times would differ by more than the recorder
+costs, because a shared machine is not equally fast in two periods of ten seconds. In a fraction of a second,
+its speed changes less. So each process does a single step, and then waits until each of the others has done
+one. The order is chosen at random for each round of steps. At most one of the processes runs at a time, also
+while it starts and ends. So changes of the machine's speed affect all ways almost equally, and hardly the
+differences between them.
 
 `typical-cpu` and `typical-wall` estimate the total times of all steps so that a disturbance of a few steps by
 other programs hardly changes the estimates. The time of each step is compared with that of the step with the
@@ -21,17 +21,17 @@ same number in the way `alone`, which ran within a few seconds of it. The mean o
 differences is added to the mean of the middle half of the times in `alone`. The sum is multiplied by the
 number of steps.
 
-`quiet-cpu` and `quiet-wall` are the times that all steps would take if each were like the shortest eighth of
-them, with the fewest disturbances. Where other machines use the same cores, a disturbance takes a third more
-time, and lasts for longer than a step.
+`quiet-cpu` and `quiet-wall` are the times that all steps would take if each took as long as the mean of the
+shortest eighth, which are disturbed least. Where other virtual machines use the same cores, they can make
+several steps in a row a third longer.
 
 All processes keep the memory that they free (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_). Otherwise,
 glibc returns some of it to the kernel, and a step has between 0 and 6,000 page faults, up to 5 % of its time.
-How many depends on which memory is free at the end of the heap, and so on chance.
+The number of page faults depends on which memory is free at the end of the heap, and so on chance.
 
-The program says `turn` in a line of its own before each step, and waits for a line on its standard input. At its
-end it prints Google Benchmark's JSON, in which `cpu_time` and `real_time` are those of a step, and `steps`
-contains the times of each step.
+The program says `turn` in a line of its own before each step, and waits for a line on its standard input. At
+its end it prints Google Benchmark's JSON, in which `cpu_time` and `real_time` are the means per step, and
+`steps` contains the times of each step.
 """
 
 import json

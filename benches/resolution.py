@@ -1,14 +1,14 @@
 """Runs functions of known length under `counterpoint run`, several times. Prints how often the true length of
-a function is outside of the interval that the report states for the compensated mean, as lines `NAME VALUE
-UNIT`.
+a function is outside of the interval that the report states for the function's mean without the recorder's
+cost, as lines `NAME VALUE UNIT`.
 
     resolution.py RUNS EVENTS KIB COUNTERPOINT HOST LIBRARY PROFILE
 
 HOST is `tests/programs/resolution.c`, which measures the true length of each function without the recorder.
 HOST measures other calls than those that are recorded. So HOST also prints how much the means of the two sets
-of calls may differ for this reason alone. The new half-width of the interval is the square root of the sum of
-the squares of this value and the old half-width. The true value of `task-clock` is the same length, because
-the functions never wait.
+of calls may differ for this reason alone. This script widens the report's interval by that value: the new
+half-width is the square root of the sum of the squares of the value and the old half-width. The true value of
+`task-clock` is the same length, because the functions never wait.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""Calculates statistics of each op with numpy and SciPy, over all threads and for each thread. For each
-variable: the mean, the deviation, the extremes, and the means of 16 buckets. For each pair of variables:
-both correlations (Pearson's and Spearman's) and the table of probabilities."""
+"""Calculates statistics of each op with numpy and SciPy, over all threads and for each thread. For
+each variable: the mean, the standard deviation, the extremes, and the means of 16 buckets of almost
+equally many values, in sorted order. For each pair of variables: both correlations (Pearson's and
+Spearman's) and the probabilities of each pair of their buckets."""
 
 import sys
 import numpy as np, pyarrow.parquet as pq

@@ -1,5 +1,6 @@
-"""Measures how long PyTorch's profiler takes to export a trace of 500,000 ops, with two events each. A
-warm-up comes first, so that this time does not include torch's lazy start."""
+"""Measures how long PyTorch's profiler takes to export a trace of 500,000 ops, with two events each.
+A short recording is exported first, so that the measured time does not include what torch initializes
+at first use."""
 
 import sys, time
 import torch

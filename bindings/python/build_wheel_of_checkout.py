@@ -148,13 +148,13 @@ def sources():
 
 
 def headers():
-    """Returns the C headers that are needed to compile the bridge to PyTorch."""
+    """Returns Counterpoint's C headers, which include those for compiling the bridge to PyTorch."""
     return sorted((ROOT / "include/counterpoint").glob("*.h"))
 
 
 def built():
-    """Returns the paths of the files that `BUILT` lists. If no folder with built files can be used, cargo
-    builds them."""
+    """Returns the paths of the files that `BUILT` lists. If COUNTERPOINT_DIST is not set and `dist/` cannot
+    be used, cargo builds them."""
     chosen = os.environ.get("COUNTERPOINT_DIST")
     if chosen:
         paths, why = in_dist(Path(chosen))
@@ -206,7 +206,8 @@ def cargo(target, *words):
 
 
 def metadata(platforms):
-    """Returns the names and contents of the files in the dist-info folder, except for RECORD."""
+    """Returns the names and contents of the files in the dist-info folder, except for RECORD and the
+    licences."""
     lines = [
         "Metadata-Version: 2.1",
         "Name: counterpoint",

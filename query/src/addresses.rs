@@ -44,7 +44,8 @@ pub fn engine(text: &str) -> Result<Place, String> {
 }
 
 /// Parses the address on which the scheduler or an executor listens. The other programs of the
-/// cluster are told this address, so it must be the address of one network interface.
+/// cluster connect to this address, so it must not be the unspecified address (`0.0.0.0` or
+/// `[::]`).
 pub fn bind(text: &str) -> Result<SocketAddr, String> {
     let address =
         text.parse::<SocketAddr>().map_err(|_| "not ADDRESS:PORT, such as 127.0.0.1:0")?;

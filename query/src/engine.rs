@@ -22,8 +22,8 @@ use dataset::{Dataset, Table};
 use crate::addresses::Place;
 use crate::{cluster, functions};
 
-/// If a query needs too much memory, the error names this many operators: those that use the most
-/// memory.
+/// If a query needs too much memory, the error names at most this many operators: those that use
+/// the most memory.
 const CONSUMERS_IN_ERRORS: NonZeroUsize = NonZeroUsize::new(5).expect("5 is not 0");
 
 /// The threads and memory that a query may use, and where it runs.

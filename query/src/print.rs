@@ -124,8 +124,8 @@ fn escaped(json: &[u8]) -> Vec<u8> {
     all.into_bytes()
 }
 
-/// Whether a cell can be written to JSON without quotes: a boolean, a finite float, or a signed
-/// integer of 64 bits.
+/// Whether a cell can be written to JSON without quotes: a boolean, a finite float, or a whole
+/// number that fits into a signed 64-bit integer.
 fn is_plain_number(data_type: &DataType, text: &str) -> bool {
     match data_type {
         DataType::Boolean => true,

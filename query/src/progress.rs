@@ -22,7 +22,7 @@ const ERASE: &str = "\r\x1b[K";
 pub enum Words {
     /// Only warnings and errors.
     Quiet,
-    /// Warnings and errors, and progress if stderr is a terminal.
+    /// Warnings and errors, and progress if stderr is a terminal and `TERM` is not `dumb`.
     Usual,
     /// The same as `Usual`, and the duration of each step.
     Verbose,
@@ -40,7 +40,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Begins a step. `what` is its name, for example `asking job.dataset`.
+    /// Begins a step. `what` is the name of the step, for example `asking job.dataset`.
     pub fn begin(what: &str, words: Words) -> Self {
         let (what, since) = (visible(what).into_owned(), Instant::now());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

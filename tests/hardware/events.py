@@ -49,15 +49,16 @@ class Events:
     # These counters are too many for one group. The first is `instructions`, the last is
     # `branches`.
     many: list[str]
-    # `turns` is the value of `-e` for counters that take turns (are multiplexed). `in_turns` has
-    # those of these counters whose counts are known.
+    # `turns` is the value of `-e` for counters that take turns (are multiplexed). `in_turns` lists
+    # the counters of `turns` whose counts are known.
     turns: str
     in_turns: list[Counter]
     # The counters by the source of their names (perf, PAPI, the vendor).
     names: dict[str, list[Counter]]
     # The counters whose counts are compared with PAPI's own counts, by their names in PAPI.
     of_papi: dict[str, Counter]
-    # The cost of reading is measured with the first of these, then with the first two, and so on.
+    # The cost of reading is measured with the first counter of this list, then with the first two,
+    # and so on.
     priced: list[str]
     # The name of `instructions` for perf_event_open and perf stat.
     judged: str

@@ -176,8 +176,8 @@ def plugin(place: Place, result: Result, program: list[str]) -> None:
         reports_add_up(place, profile, said)
 
 
-# Two counters: the cycles in which the device was active, and all cycles, which must be at least as
-# many.
+# Two counters: the cycles in which the device was active, and all cycles. The second count must not
+# be smaller than the first.
 ACTIVE, ELAPSED = "gr__cycles_active.avg", "gr__cycles_elapsed.max"
 
 
@@ -435,7 +435,7 @@ def telemetry(place: Place, result: Result) -> None:
 
 def price(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
     """Measures what recording costs. In each of 11 rounds, the program runs once without Counterpoint and once in each
-    way of recording; the cost is the difference of the two durations."""
+    way of recording. The cost of a way is the median of its 11 differences from the run without Counterpoint."""
     if "plain" not in programs:
         return
     program = [programs["plain"][0], "400"]
@@ -475,7 +475,7 @@ LOOP = PROGRAMS / "loop_torch.py"
 
 
 def torch_price(place: Place, result: Result, program: list[str]) -> None:
-    """The time of a training step, as the program measures it: alone, with the plugin, and with
+    """Compares the times of a training step, which the program itself measures: alone, with the plugin, and with
     torch.profiler."""
     found: dict[str, list[float]] = {}
     with_plugin = [str(place.dist / "bin/counterpoint"), "run", "-e", "none", *ON]

@@ -52,8 +52,8 @@ def dispatches(lab: Lab) -> None:
 
 
 def loops(lab: Lab) -> None:
-    """Checks how much more a hit of the longer loop counts than one of the shorter, and likewise for their
-    functions."""
+    """Checks by how much the counts of a hit of the longer loop exceed those of a hit of the shorter loop, and
+    likewise for calls of their functions."""
     with lab.result.check("instrumented loops") as said:
         program = instrumented(lab)
         own = lab.of_program(program)

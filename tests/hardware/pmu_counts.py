@@ -51,7 +51,7 @@ def reads(report: Report) -> int:
 
 
 def ways(lab: Lab) -> None:
-    """Checks reading with system calls, without them, and both in one run. The kernel's count of
+    """Checks reading counters with system calls, without them, and both in one run. The kernel's count of
     the thread's read(2) calls shows which way was used."""
     events = lab.events
     names = [events.instructions.typed, events.branches.typed]

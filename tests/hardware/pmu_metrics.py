@@ -82,9 +82,9 @@ def top_down(lab: Lab) -> None:
 
 
 def price(lab: Lab) -> None:
-    """The cost of counting is the difference between an empty op with counters and one without. It
-    must be at least half of the floor, which is two readings of the same group by the shortest
-    code."""
+    """The cost of counting is the difference between an empty op with counters and one without. Except
+    with --stand-in, the cost must be more than half of the floor: two readings of the same group by
+    the shortest code."""
     floor = lab.place.work / "floor"
     subprocess.run(["cc", "-O2", "-o", floor, pmu.PROGRAMS / "floor.c"], check=True, capture_output=True)
     rounds = str(ROUNDS if lab.events.stand_in else PRICED)

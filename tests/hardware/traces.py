@@ -47,8 +47,8 @@ def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
 
 
 def averages(file: Path, names: set[str]) -> dict[str, tuple[int, float]]:
-    """Returns the same as `totals`, from `key_averages`. Rows of the host are left out, and so are rows that are not in
-    `names`, because they are ranges."""
+    """Returns the same as `totals`, from `key_averages`. Rows of the host are left out,
+    and so are ranges: the rows that are not in `names`."""
     with open(file, encoding="utf-8") as opened:
         rows = json.load(opened)
     return {

@@ -59,7 +59,8 @@ static uintptr_t page_above(uintptr_t at) { return page_below(at + 4095); }
 
 typedef struct { char* base; size_t bytes; query_fn query; } loaded_elf_t;
 
-// Loads a file with the same system calls as IREE's loader, in the same order.
+// Loads a file with the same system calls as IREE's loader, in the same order, except for what the
+// mode changes.
 static loaded_elf_t load_elf(const char* path) {
   size_t bytes;
   const char* file = find_elf(path, &bytes);

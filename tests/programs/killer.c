@@ -9,8 +9,8 @@
 // be identified. A third of the children are new programs, a third are forked by a process that has
 // not made a call yet, and a third are forked by a process that has made calls. The last slot
 // belongs to the process that starts the children; it makes calls itself before it forks the last
-// third. LONGEST is the longest wait before a child is killed, in microseconds; new programs may
-// get three times as long.
+// third. LONGEST is the longest wait from a child's start or first call until it is killed, in
+// microseconds; new programs may get three times as long.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 //
 //     kinds alloc [ROUNDS] | threads | fork | close | strict | limits | clear | signals | stdio
 //
-// Its output is the same in every run.
+// Its output is the same in every run with the same arguments.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

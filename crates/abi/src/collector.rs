@@ -13,7 +13,8 @@ pub const MOST_SLOTS: usize = 16;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// Name of the value, unique among the slots of all collectors.
+    /// Name of the value. No other slot, counter of the recording or column of a view may have this
+    /// name.
     pub name: *const c_char,
     /// Kind of the value: a number of `record::meta::ValueKind`.
     pub kind: u32,

@@ -1,4 +1,5 @@
-//! DLPack's structs for tensors and devices. TVM and the interface of collectors use them.
+//! DLPack's structs for tensors and devices. TVM uses them, and the interface of collectors uses
+//! [`Device`].
 
 use core::ffi::c_void;
 use core::mem::offset_of;

@@ -7,7 +7,7 @@ use core::mem::offset_of;
 /// The roles (kinds of calls) that a host can report. The numbers are those of
 /// `record::meta::Role`.
 pub mod role {
-    /// A call of an operator.
+    /// A call of an operator, or of a function that calls operators.
     pub const OP: u32 = 1;
     /// One run of a model.
     pub const RUN: u32 = 2;
@@ -45,8 +45,8 @@ pub struct Host {
     /// The prefix of the names of bookkeeping ops (which only manage the host's data); empty if
     /// there are none.
     pub bookkeeping: *const c_char,
-    /// For each role, the name that exported traces give to the host's calls with this role. If the
-    /// name is null, it is the name that Kineto gives to such calls.
+    /// For each role, the name that exported traces give to the host's calls with this role. Null
+    /// stands for the name that Kineto gives to such calls.
     pub kinds: [*const c_char; role::COUNT],
 }
 

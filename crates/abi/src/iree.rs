@@ -94,7 +94,8 @@ pub struct LibraryHead {
     pub header: *const Header,
 }
 
-/// `iree_hal_executable_import_table_v0_t`. The agent only needs its size.
+/// `iree_hal_executable_import_table_v0_t`. The agent does not read this struct: it only needs the
+/// offsets of the fields that follow it in a library.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ImportTable {

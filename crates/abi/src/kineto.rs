@@ -59,8 +59,8 @@ pub const OLDER: [Revision; 2] = [
 pub struct EventType {
     /// The type's number.
     pub number: u32,
-    /// The type's name: the value of `cat` in Kineto's traces, and a name in Counterpoint's lists
-    /// of kinds of events.
+    /// The type's name, as in `cat` of Kineto's traces and in Counterpoint's lists of kinds of
+    /// events.
     pub name: &'static str,
 }
 
@@ -357,8 +357,9 @@ pub struct Host {
         Option<unsafe extern "C" fn(*mut c_void, i32, i32, *const c_char) -> c_int>,
     /// Shows a line to the user.
     pub log: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char)>,
-    /// Since version 2: asks the host to call the plugin's `flush` for a recording now, on the same
-    /// thread. The second argument is the address that `profilerCreate` returned.
+    /// Since version 2: asks the host to call the plugin's `flush` for a recording on the calling
+    /// thread, before this function returns. The second argument is the address that
+    /// `profilerCreate` returned.
     pub request_flush: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
     /// Since version 3: adds the third argument to the amount of missing data of one kind. The
     /// second argument is the kind, a number such as [`MISSING_TIMES`]. The first argument is the
@@ -406,8 +407,9 @@ pub struct ToggleParams {
     pub enabled: u32,
 }
 
-/// The functions with which a plugin takes part in the extension. Except for `size`, the host
-/// passes the struct filled with zeros, and the plugin fills in its functions.
+/// The functions that a plugin offers to the host if it uses Counterpoint's extension of the
+/// interface. Except for `size`, the host passes the struct filled with zeros, and the plugin fills
+/// in its functions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Extension {

@@ -75,8 +75,8 @@ pub struct Entry {
     pub ended: AtomicU64,
     /// Sum of the inclusive times of the timed hits that ended, in ticks.
     pub ticks: AtomicU64,
-    /// Timed mode: the part of `ticks` that was spent in loops directly inside. Sampled mode: the
-    /// longest of the times in `ticks`.
+    /// Timed mode: the part of `ticks` that was spent in the loops directly inside this loop or
+    /// function. Sampled mode: the longest of the times in `ticks`.
     pub child_ticks: AtomicU64,
     /// Number of iterations of the hits that `iterated` counts.
     pub iterations: AtomicU64,
@@ -94,8 +94,8 @@ pub struct Entry {
     pub trips: AtomicU64,
 }
 
-/// `counterpoint_loops_trips_t`: statistics about the numbers of iterations of single hits. In
-/// memory, `mask + 1` buckets of 64 bits follow this struct.
+/// `counterpoint_loops_trips_t`: statistics about the numbers of iterations of the hits that
+/// [`Entry::iterated`] counts. In memory, `mask + 1` buckets of 64 bits follow this struct.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Trips {
@@ -103,16 +103,16 @@ pub struct Trips {
     pub least: AtomicU64,
     /// The largest number of iterations of a hit.
     pub most: AtomicU64,
-    /// Sampled mode: the iterations of all hits that ended before the first randomly chosen hit
-    /// began.
+    /// Sampled mode: the value of [`Entry::iterations`] when the last hit before the randomly
+    /// chosen ones ended.
     pub first: AtomicU64,
     /// The number of buckets less 1: 63, or 0 for a single bucket.
     pub mask: u64,
 }
 
-/// The number of buckets in a histogram of iterations. Bucket 0 counts the hits of 0 iterations,
-/// and bucket `b` the hits of 2^(b-1) to 2^b - 1 iterations. The last bucket also counts hits of
-/// more iterations.
+/// The number of buckets in a histogram of iterations (unless all hits are counted in a single
+/// bucket). Bucket 0 counts the hits of 0 iterations, and bucket `b` the hits of 2^(b-1) to 2^b - 1
+/// iterations. The last bucket also counts hits of more iterations.
 pub const TRIP_BUCKETS: usize = 64;
 
 /// `counterpoint_loops_module_t`: the descriptor of an instrumented module.
@@ -151,7 +151,7 @@ pub struct Module {
     /// Mode log: the runtime's function for the start and the end of a hit: an `extern "C" fn(*mut
     /// Entry, u32, u32)`, or null.
     pub log: AtomicPtr<()>,
-    /// Sampled mode: number of hits at the beginning that are all timed; later, randomly chosen
+    /// Sampled mode: number of first hits of an entry that are all timed; later, randomly chosen
     /// hits are timed.
     pub first: AtomicU32,
     /// Sampled mode: a randomly chosen hit comes 1 + (random number & `gap_mask`) hits after the

@@ -87,8 +87,8 @@ pub struct Shape {
     pub size: usize,
 }
 
-/// `TVMFFISafeCallType`. The function that a call of a function object calls. It returns 0, or another
-/// number if it has raised an error.
+/// `TVMFFISafeCallType`. The function that runs when a function object is called. It returns 0, or
+/// another number if it has raised an error.
 pub type SafeCall = unsafe extern "C-unwind" fn(*mut c_void, *const Any, i32, *mut Any) -> c_int;
 /// `TVMFFIFunctionCreate`: makes a function object.
 pub type FunctionCreate = unsafe extern "C" fn(

@@ -1,7 +1,7 @@
 //! Stores many durations compactly, and computes exact quantiles of them.
 //!
 //! The durations are stored in pieces. To grow, a list gets one more piece. To join two lists, the
-//! pieces are moved. So neither growing nor joining needs a second copy of the durations. Quantiles
+//! pieces are moved. So neither growing nor joining needs a second copy of all durations. Quantiles
 //! of many durations are found by counting in two passes. The first pass counts the values of the
 //! upper 16 bits. The second pass counts the values of the lower 16 bits, only among durations
 //! whose upper bits are those of a wanted quantile. Two passes suffice for all quantiles together.
@@ -88,7 +88,7 @@ impl Durations {
         value
     }
 
-    /// Returns several quantiles, in little more time than one takes.
+    /// Returns several quantiles, in little more time than a single quantile takes.
     pub fn quantiles<const N: usize>(&self, parts: [f64; N]) -> [Option<f64>; N] {
         let Some(last) = self.len().checked_sub(1) else { return [None; N] };
         let places = parts.map(|q| last as f64 * q.clamp(0.0, 1.0));
@@ -103,8 +103,8 @@ impl Durations {
             let (low, high) = pairs.next().map(|pair| (pair[0], pair[1]))?;
             let part = place - rank_of(place) as f64;
             let step = (high - low) as f64;
-            // The last two expressions below are mathematically equal. As in numpy, the one that
-            // starts from the nearer end is used.
+            // The last two expressions below are mathematically equal. As in numpy, the expression
+            // used is the one that starts from the nearer of `low` and `high`.
             let from_high = part >= 0.5;
             Some(match from_high {
                 _ if part == 0.0 || step == 0.0 => low as f64,

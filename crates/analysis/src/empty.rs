@@ -16,18 +16,19 @@
 //! - **Calibrations differ** from thread to thread. The interval contains the 95 % intervals of all
 //!   calibrations' means.
 //! - **Colder caches.** Between two calls, the program replaces the recorder's data in the caches.
-//!   For counters of the operating system (perf events), it is known how much longer a reading
-//!   takes in the program ([`Place`]). A clock that runs during the reading (`task-clock`) counts
-//!   this time, so for such a clock, the time found in the program replaces the calibrated value.
-//!   Any other counter whose values scatter in the calibration may count more in the program, in
-//!   the same proportion as readings take longer. A counter that has the same value in every empty
-//!   call (instructions, page faults) is assumed to have it in the program, too.
-//! - **The processor overlaps** the clock reads with the code between and around them. This was
-//!   measured with functions of known length (`cargo xtask bench resolution`). A call's recorded
-//!   duration was too long by anything between 0 and the whole duration of an empty call, depending
-//!   on the code before the call. So half of that duration is subtracted, and the interval reaches
-//!   from 0 to the whole duration. Half a step of the clock is added on both sides: if a loop of
-//!   calls runs in phase with the clock's steps, its durations can be off by up to half a step.
+//!   For counters of the operating system (perf events), it is usually known how much longer a
+//!   reading takes in the program ([`Place`]). A clock that runs during the reading (`task-clock`)
+//!   counts this time, so for such a clock, the time found in the program replaces the calibrated
+//!   value. Any other counter whose values scatter in the calibration may count more in the
+//!   program, in the same proportion as readings take longer. A counter that has the same value in
+//!   every empty call (instructions, page faults) is assumed to have it in the program, too.
+//! - **The processor overlaps** the clock reads with the code between and around them. The effect
+//!   of this overlap was measured with functions of known length (`cargo xtask bench resolution`).
+//!   A call's recorded duration was too long by anything between 0 and the whole duration of an
+//!   empty call, depending on the code before the call. So half of that duration is subtracted, and
+//!   the interval reaches from 0 to the whole duration. Half a step of the clock is added on both
+//!   sides: if a loop of calls runs in phase with the clock's steps, its durations can be off by up
+//!   to half a step.
 
 use profile::{Calibration, Profile};
 
@@ -233,10 +234,10 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     })
 }
 
-/// Returns the mean and the standard deviation of one calibration, and its number of calls.
-/// Profiles of earlier versions have no sums. For them, the median is used as the mean. Its
-/// interval reaches from the 10th to the 90th percentile or, without percentiles, from 0 to twice
-/// the median.
+/// Returns the mean and the standard deviation of the values of one calibration's empty calls, and
+/// the number of these calls. Profiles of earlier versions have no sums. For them, the median is
+/// used as the mean. Then the interval of the mean reaches from the 10th to the 90th percentile or,
+/// without percentiles, from 0 to twice the median.
 fn one(
     moments: Option<((f64, f64), u32)>,
     median: u64,

@@ -12,7 +12,7 @@
 //! inside of another call of the op). Unless raw durations are requested, the time that the
 //! recorder added is subtracted from each call's duration. After that, each duration is rounded to
 //! a whole number of ns, as in the files of a dataset. The total of a [`crate::Row`] is computed
-//! without this rounding, so [`Moments::x`] can differ from it by half a ns per call.
+//! without this rounding, so [`Moments::x`] can differ from it by up to half a ns per call.
 //!
 //! The values of counters are used as they were read, because it is not known how much the recorder
 //! added in a single call.

@@ -87,7 +87,7 @@ pub enum Class {
     Workgroups(u32, u32),
     /// Calls with the types and shapes of the arguments of this op.
     Arguments(OpId),
-    /// All values that are too rare for classes of their own.
+    /// The calls whose values are too rare for classes of their own.
     Others,
 }
 
@@ -125,8 +125,9 @@ impl Explained {
 ///
 /// Pages (blocks of recorded calls) with nested calls are read twice. The pages of processes with
 /// analysed calls and several threads are read at least once more. Memory: each worker keeps up to
-/// 200,000 calls of each op. A call takes 64 bytes, plus 8 for each counter. Counting the calls on
-/// other threads takes up to another 256 MiB, or more if a single op needs it.
+/// 200,000 calls of each op, and the first call of each thread. A call takes 64 bytes, plus 8 for
+/// each counter. Counting the calls on other threads takes up to another 256 MiB, or more if a
+/// single op needs it.
 pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Explained> {
     let workers = match workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -142,7 +143,7 @@ pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -
 /// Page faults in the sampled calls of an op, without the first call on each thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaterFaults {
-    /// Number of calls in which page faults were counted.
+    /// Number of calls for which the counter of page faults has a value, which may be 0.
     pub calls: usize,
     /// Number of calls with at least one fault.
     pub with_some: usize,
@@ -209,8 +210,8 @@ fn one(
     }
     let mut counters = 0..profile.manifest.counters.len();
     if let Some(clock) = counters.find(|at| is_clock_of_threads(profile, *at)) {
-        // The clock counter is read before the call's start time and after its end time are read,
-        // so it counts slightly more than the duration.
+        // The clock counter is read before the call's start time and after its end time, so it can
+        // count slightly more than the duration. A negative difference is replaced by 0.
         let off = |on: u64, at: usize| (durations[at] - on as f64).max(0.0);
         of.ordered(What::OffCpu, |call, at| {
             drawn.value(call, clock).map_or(f64::NAN, |on| off(on, at))
@@ -232,7 +233,7 @@ fn one(
 }
 
 /// The variables of some calls. A variable other than `First` and `Time` is left out if it has the
-/// same value in all calls.
+/// same value in all calls in which it is known.
 struct Variables<'a> {
     calls: &'a [Call],
     all: Vec<Variable>,
@@ -248,8 +249,8 @@ impl Variables<'_> {
         }
     }
 
-    /// Adds a variable with classes, unless it has the same value in all calls. The most frequent
-    /// values get classes of their own, and the others share one.
+    /// Adds a variable with classes, unless it has the same value in all calls in which it is
+    /// known. The most frequent values get classes of their own, and the others share one.
     fn classes<K: Ord + Copy>(
         &mut self,
         what: What,

@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(own(&[(10, 35), (12, 20), (15, 18), (25, 40)]), (vec![2 + 5, 5, 3, 15], 30, 1));
         assert_eq!(own(&[]), (vec![], 0, 0));
         assert_eq!(own(&[(0, 0), (0, u64::MAX)]).1, u64::MAX);
-        // Of equal calls, the last one is the innermost. Calls without duration own nothing.
+        // Of calls with the same begin and end, the last one in the list counts as the innermost.
+        // Calls without duration own nothing.
         assert_eq!(own(&[(5, 9), (5, 9), (5, 5), (9, 9)]), (vec![0, 4, 0, 0], 4, 0));
         assert_eq!(own(&[(0, 10), (4, 10), (10, 12)]), (vec![4, 6, 2], 12, 0));
         assert_eq!(own(&[(0, 10), (5, 15), (12, 20)]), (vec![5, 7, 8], 20, 2));

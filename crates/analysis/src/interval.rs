@@ -63,8 +63,8 @@ impl Sum {
         }
         let (t, error) = (t95(variance * variance / self.satterthwaite), variance.sqrt());
         let skew = self.third / (error * variance);
-        // With so little skewness, the distance from the value to each end would change by less
-        // than 1 %.
+        // With so little skewness, the correction would change the distance from the value to each
+        // end by less than 1 %.
         if skew.abs() < 1e-3 {
             return Some(Estimate::within(value, t * error));
         }

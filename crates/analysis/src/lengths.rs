@@ -9,8 +9,8 @@ use crate::threads::{ThreadTime, threads_of_program};
 /// What a length measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LengthOf {
-    /// The whole recording. It begins before the program starts, or when a running program begins
-    /// to be recorded.
+    /// The whole recording. The recording begins before the program starts, or when a running
+    /// program begins to be recorded.
     Recording {
         /// Whether the command `counterpoint run` made the recording. If not, it was made by
         /// `counterpoint env`, by a program's own session, or by IREE's hook.
@@ -57,7 +57,7 @@ pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
 
 impl Summary {
     /// Returns the lengths that are known. A recording with passes (repetitions of the program) has
-    /// none. Streams of devices are no threads of the program.
+    /// none. Streams of devices do not count as threads of the program.
     pub fn lengths(&self, profile: &Profile) -> Vec<Length> {
         let manifest = &profile.manifest;
         if manifest.passes > 0 {

@@ -52,8 +52,8 @@
 //! | `clusters`, `forest` | find pages that overlap in time, and how their calls are nested |
 //! | `walk` | reads every page once, and passes its calls to the code that adds them up |
 //!
-//! Worker threads add up integers, so results do not depend on the number of workers. A value that
-//! is not known is `None`, not 0.
+//! Worker threads add up integers, so results do not depend on the number of workers. In results, a
+//! value that is not known is `None`, not 0.
 #![forbid(unsafe_code)]
 
 pub mod across;

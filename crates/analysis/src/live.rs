@@ -21,7 +21,8 @@ type Inside = Vec<(u64, u64)>;
 /// the earliest calls is forgotten.
 const MOST_INSIDE: usize = 1 << 12;
 
-/// The numbers of an op. Times are in ns, and are not corrected.
+/// The calls and times of an op so far. Times are in ns, and include the time that the recorder
+/// added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveRow {
     pub name: String,

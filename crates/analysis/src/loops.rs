@@ -26,8 +26,8 @@
 //! A *module* is a text (LLVM IR or MLIR) that was instrumented as a whole and has one identity. A
 //! *hit* is one entry into a function or a loop. A process registers a module when it loads the
 //! module, so a module can have several registrations. Each thread has its own counts for each
-//! registration. [`LoopTree`] has the sums over all threads and registrations, and the numbers of
-//! each thread.
+//! registration. For a module in one mode, [`LoopTree`] has the sums over all threads and
+//! registrations, and the numbers of each thread.
 
 pub mod dispatches;
 pub mod estimate;
@@ -98,7 +98,7 @@ impl Mode {
 pub struct LoopData<'a> {
     /// One element for each registration of a module.
     pub modules: &'a [LoopModule],
-    /// The counts of each thread for each id.
+    /// The counts of each thread for each function or loop.
     pub rows: &'a [LoopRow],
     /// Mode log: the recorded starts and ends of hits. The events of one thread and module are in
     /// the order in which they happened.
@@ -153,7 +153,7 @@ pub struct LoopTree {
     pub uncalibrated: usize,
 }
 
-/// A thread that entered loops.
+/// A thread that entered functions or loops of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoopThread {
     /// Index of the process in the profile.

@@ -10,9 +10,9 @@
 //! where *peak* and *bandwidth* are the highest rates of as many cores as there were threads
 //! working on the call. *Bandwidth* is the rate of the nearest level of memory that has room for
 //! all bytes of the call. An op is *compute* bound if the first term is larger, and *memory* bound
-//! otherwise. `least / duration` is the part of the roof that the op reaches. In the usual picture
-//! of operations per second over operations per byte, it is the op's height divided by the height
-//! of the roof above it.
+//! otherwise. `least / duration` is the part of the roof that the op reaches. In the usual plot of
+//! operations per second over operations per byte, this part is the op's height divided by the
+//! height of the roof above the op.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -76,8 +76,8 @@ pub struct Cache {
 
 /// Returns the highest rate of `threads` threads on a machine with `cores` cores. With fewer
 /// threads than cores, this is the rate of one core times the number of threads, but at most the
-/// rate of all cores. Otherwise, it is the rate that was measured with all cores or, if that is not
-/// known, the rate of one core times the number of cores.
+/// rate of all cores if that is known. Otherwise, it is the higher of the rates of all cores and of
+/// one core or, if all cores were not measured, the rate of one core times the number of cores.
 fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) -> Option<f64> {
     let (mut one, mut all) = (None, None);
     for (of, rate) in values.filter(|(_, rate)| *rate > 0.0) {
@@ -95,14 +95,14 @@ fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) 
 
 impl Roofs {
     /// Returns the highest number of operations per second for this kind of numbers and this many
-    /// threads. `None` if it was not measured.
+    /// threads. `None` for integers, and if the measured rates do not suffice.
     pub fn peak(&self, number: Number, threads: u32) -> Option<f64> {
         let of = self.peaks.iter().filter(|peak| number.is_float && peak.number == number.bits);
         of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
     }
 
     /// Returns the highest number of bytes per second for this level of memory and this many
-    /// threads. `None` if it was not measured.
+    /// threads. `None` if the measured rates do not suffice.
     pub fn bandwidth(&self, level: Level, threads: u32) -> Option<f64> {
         let of = self.bandwidths.iter().filter(|bandwidth| bandwidth.level == level);
         of_cores(of.map(|bandwidth| (bandwidth.cores, bandwidth.rate)), threads, self.cores)
@@ -124,7 +124,7 @@ impl Roofs {
 model::named! {
     /// What limits an op.
     pub enum Holds {
-        /// Moving the op's bytes takes longer than its operations.
+        /// Moving the op's bytes takes at least as long as its operations.
         Memory = "memory",
         /// The op's operations take longer than moving its bytes.
         Compute = "compute",
@@ -154,8 +154,8 @@ pub struct Placed {
     pub name: String,
     /// The op's arguments, as far as they were recorded.
     pub arguments: String,
-    /// Number of the op's calls that are not inside of another call of the same op, or of the
-    /// function's dispatches.
+    /// Number of the function's dispatches, or of the op's calls that are not inside another call
+    /// of the same op.
     pub calls: u64,
     pub dispatches: Option<u64>,
     /// The time of all these calls, in ns. The time of a dispatch is from the start of its first
@@ -230,10 +230,9 @@ pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
     part.is_finite().then_some(Roof { holds, level, least_ns, part })
 }
 
-/// Returns a row for everything whose work is known: dispatches of IREE, and ops with arguments,
-/// the most time first. `recorded` contains ops from recordings of PyTorch's profiler. These ops
-/// are used if `profile` has no op whose work is known from its arguments. Without `roofs`, no row
-/// has a roof.
+/// Returns rows for the functions of IREE and the ops whose work is known, the most time first.
+/// `recorded` contains ops from recordings of PyTorch's profiler. These ops are used if `profile`
+/// has no op whose work is known from its arguments. Without `roofs`, no row has a roof.
 pub fn roofline(
     profile: &Profile,
     rules: &Rules,
@@ -264,7 +263,7 @@ pub struct Unplaced {
 }
 
 /// Returns the ops of `summary` that have no row in `placed`. The rows of `summary` must be ops.
-/// `None` if all ops have a row.
+/// `None` if the ops without a row have no self time.
 pub fn unplaced(profile: &Profile, summary: &Summary, placed: &[Placed]) -> Option<Unplaced> {
     let known: HashSet<&str> = placed.iter().map(|row| row.name.as_str()).collect();
     let is_known = |key: Key| match key {
@@ -330,7 +329,7 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
 }
 
 fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
-    // With a budget, the time of calls that were only counted is not known.
+    // With a budget, the time of calls that were only counted is not known, so no op gets a row.
     if profile.is_sampled() || !profile.ops.all().iter().any(|op| op.role == Role::Op) {
         return Vec::new();
     }

@@ -60,8 +60,8 @@ pub const FAULTS_OP: f64 = 0.02;
 /// The op's first call on each thread does not count.
 pub const FAULTS_CALLS: f64 = 0.01;
 
-/// If the kernel gave the CPU to other threads for at least this part of a thread's time in calls,
-/// wall times show more about those threads than about this program.
+/// If the operating system gave the CPU to other threads for at least this part of a thread's time
+/// in calls, wall times show more about those threads than about this program.
 pub const CROWDED: f64 = 0.2;
 
 /// A cause that holds a program back, with the evidence. Times are in ns. `efficiency` and
@@ -90,8 +90,8 @@ pub enum Rule {
     MemoryBound { op: Key, counter: usize, stalled: f64 },
     /// Again and again, an op touches fresh memory: pages that the operating system has to provide
     /// first. `mean` is the mean number of page faults in a call, and `calls` is the part of the
-    /// calls that have page faults. The faults take at least `part` of the op's time (of its
-    /// processor time, if `of_cpu`).
+    /// calls that have page faults, both without the first call on each thread. The faults take at
+    /// least `part` of the op's time (of its processor time, if `of_cpu`).
     FreshMemory { op: Key, counter: usize, mean: f64, calls: f64, part: f64, of_cpu: bool },
     /// The program waits for its data loader. `calls` is how often it waits, and `mean_ns` is the
     /// mean wait.
@@ -111,7 +111,7 @@ pub struct Fired {
     pub share: f64,
     /// The wall time, in ns: the lifetime of the thread that lived longest, added up over
     /// processes. With several passes (repetitions of the program with other counters), the mean
-    /// over the passes.
+    /// over the passes, but for [`Rule::FreshMemory`] the sum over them.
     pub wall_ns: f64,
 }
 
@@ -134,8 +134,8 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     let ns_per_tick = profile.timeline.ns_per_tick();
     let taken = |of: &Preempted<'_>| of.in_calls_ns >= CROWDED * of.thread.dispatch_ns;
     let crowded = summary.preempted(profile).iter().any(taken);
-    // If other threads took the CPU from a thread for too long (`crowded`), gaps and idle workers
-    // may have no other cause.
+    // If other threads took the CPU from a thread for too long (`crowded`), these rules are not
+    // checked, because gaps and idle workers may have no other cause.
     if let Some(sites) = sites.filter(|_| !crowded) {
         between(sites, wall, ns_per_tick, &mut found);
         workers(sites, wall, ns_per_tick, &mut found);
@@ -154,7 +154,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     found
 }
 
-/// Returns the program's wall time in ns, as [`Fired::wall_ns`] defines it.
+/// Returns the program's wall time in ns (see [`Fired::wall_ns`]), the mean over the passes.
 fn wall_ns(profile: &Profile, summary: &Summary) -> f64 {
     let mut of_process = vec![0f64; profile.processes.len()];
     for thread in threads_of_program(profile, &summary.threads) {
@@ -291,9 +291,8 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
 
 /// Finds ops that have page faults even after their first call on a thread, if these faults take
 /// much of the wall time or of the op's time. The mean number of page faults includes calls without
-/// any, because possibly only a few calls of an op have large arguments. `wall` is added up over
-/// all passes (repetitions of the program with other counters), because the sums of counters are,
-/// too.
+/// any, so that the page faults of a few calls are not counted for all calls. `wall` is that of one
+/// pass (a repetition of the program with other counters).
 fn fresh_memory(
     profile: &Profile,
     summary: &Summary,

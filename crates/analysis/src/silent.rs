@@ -1,6 +1,6 @@
-//! Finds the threads that made no recorded call. The profile has no recorded calls of such threads.
-//! But it has their processor time, because the recorder in the process reads it when the process
-//! or the recording session ends.
+//! Finds the threads that made no recorded call. The profile contains the processor time of such
+//! threads, because the recorder in the process reads it when the process or the recording session
+//! ends.
 
 use std::collections::HashSet;
 

@@ -68,9 +68,10 @@ pub struct Site {
     /// How busy the workers were in the dispatches, from 0 to 1: `sum` divided by `wall`, and by
     /// the number of the process's threads that ran workgroups.
     pub efficiency: f64,
-    /// The time of the busiest worker in each dispatch, added up over the dispatches. It is divided
-    /// by the same sum for equally divided work, so 1 means that the work is balanced. A dispatch
-    /// with a single workgroup counts as balanced, because it cannot be divided.
+    /// The time of the busiest worker in each dispatch, added up over the dispatches. This sum is
+    /// divided by what it would be if the work were divided equally, so 1 means that the work is
+    /// balanced. A dispatch with a single workgroup counts as balanced, because it cannot be
+    /// divided.
     pub imbalance: f64,
     /// The gaps before the site's dispatches.
     pub before: Before,
@@ -156,8 +157,8 @@ impl DispatchTimes {
 }
 
 impl Site {
-    /// Divides the sums by the number of passes (repetitions of the program with other counters)
-    /// over which they were added up.
+    /// Divides the counts and sums by the number of passes (repetitions of the program with other
+    /// counters) over which they were added up.
     fn be_mean_of(&mut self, passes: u64) {
         let of = |count: u64| count.saturating_add(passes / 2) / passes;
         self.dispatches = of(self.dispatches);
@@ -210,7 +211,7 @@ pub struct Room {
     pub span: f64,
     /// The part in which no dispatch ran.
     pub outside: f64,
-    /// The part in dispatches of a single workgroup.
+    /// The part in dispatches of at most one workgroup.
     pub alone: f64,
     /// The part in other dispatches with no more workgroups than workers: an additional thread
     /// would have nothing to do.
@@ -258,7 +259,8 @@ impl Sites {
     }
 
     /// Computes the mean run of the model. Each iteration is taken as one run. `None` if there are
-    /// fewer than two iterations, or if the program's processes repeat different dispatches.
+    /// fewer than two iterations, if there is no gap before any of them, or if the program's
+    /// processes repeat different dispatches.
     pub fn run(&self) -> Option<ModelRun> {
         let placed = || self.rows.iter().filter(|site| site.position.is_some());
         let first = placed().find(|site| site.position == Some(0))?;

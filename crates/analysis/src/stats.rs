@@ -145,7 +145,7 @@ pub struct Stats {
     /// Whether durations are as recorded: with [`Options::raw`], or because corrected durations
     /// would contradict each other. In the second case, `losses` contains a [`Loss::Inconsistent`].
     pub raw: bool,
-    /// The cost of recording in each process in which it was calibrated.
+    /// The cost of recording in each process in which this cost was measured.
     pub probes: Vec<ProbeCost>,
     /// All losses of the profile.
     pub losses: Vec<LossCount>,
@@ -290,8 +290,8 @@ pub struct Pair {
     /// Index of the earlier variable: [`Table::probabilities`] returns the probabilities of this
     /// variable's buckets.
     pub of: usize,
-    /// Index of the later variable. Each of the probabilities is a conditional one: for calls in
-    /// one bucket of this variable.
+    /// Index of the later variable. Each probability is conditional: it applies to the calls in one
+    /// bucket of this variable.
     pub given: usize,
     /// Number of calls in which both variables have a value.
     pub calls: u64,
@@ -328,7 +328,7 @@ pub struct Cell {
 impl Table {
     /// Returns the probability of each bucket of the variable [`Pair::of`] (rows), given each
     /// bucket of the variable [`Pair::given`] (columns): `buckets` × `buckets`, row by row. Each
-    /// column sums to one; in a column without calls, all are `None`.
+    /// column sums to one; in a column without calls, all probabilities are `None`.
     pub fn probabilities(&self, buckets: usize) -> Vec<Vec<Option<f64>>> {
         let mut rows = vec![vec![None; buckets]; buckets];
         for column in self.cells.chunk_by(|a, b| a.given == b.given) {
@@ -451,8 +451,9 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         let mut scopes = vec![Scope::default(); parts.len()];
         let mut all = Scope::default();
         let mut jobs = Vec::new();
-        // If one thread or rank made all calls, its statistics equal those of `all`. If there are
-        // several parts, the calls without a rank are described only as a part of `all`.
+        // If one thread or rank made all calls, its statistics equal those of `all`, so they are
+        // computed only once. If there are several parts, the calls without a rank are described
+        // only as a part of `all`.
         let several = parts.len() > 1;
         let is_shown = |part: &Part| !several || part.who != Who::Rank(None);
         if several {

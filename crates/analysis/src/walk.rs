@@ -26,7 +26,8 @@ pub(crate) struct Walked<A> {
     pub parts: Vec<A>,
     pub times: PageTimes,
     pub in_place: InPlace,
-    /// The clusters of pages with nested calls: groups of pages that overlap in time.
+    /// The clusters: groups of pages of a thread that overlap in time, and single pages with nested
+    /// calls.
     pub clusters: Vec<Vec<PageSpan>>,
     /// For each cluster, the time in which any call was running.
     pub busy: Vec<u64>,
@@ -109,9 +110,9 @@ pub(crate) fn walk_several<A: Adder>(
         merge(&mut gaps, state.gaps);
     }
     let clusters = clusters(times.spans(&homes));
-    // The calls of a page without nested calls can be inside of a call of another page. The code
-    // above wrongly added such a page without marks. So its adders are dropped, and all pages
-    // outside of clusters are added to new ones.
+    // The calls of a page without nested calls can be inside of a call of another page. If there is
+    // such a page, the code above added it without marks, which is wrong. So the adders of this
+    // code are dropped, and all pages outside of clusters are added to new adders.
     if clusters.iter().flatten().any(|page| page.flat) {
         parts.clear();
         gaps = no_gaps();

@@ -119,7 +119,7 @@ fn threads_that_wait_pay_as_well() {
     }
     // While the launching thread sleeps, no worker waits for the recorder. Here, the launching
     // thread used 45,000 ticks of processor time, as much as the worker outside of its task. So the
-    // worker waited while the launching thread was awake.
+    // worker waited during all the time in which the launching thread was awake.
     let mut idle = script.clone();
     idle.processes[0].threads[0].usages = vec![(Some(used(0, 0)), Some(used(100_000, 45_000)))];
     with_worker(&mut idle, 10_000 + 45_000);
@@ -211,8 +211,8 @@ fn a_worker_with_many_regions_of_its_own_waits() {
     let Item::Call(around) = &mut threads[0].items[end + 3] else { panic!("the region") };
     *around = CallScript::op(region, 79_200, 20_400);
     let waiting = cost(&script).waiting.unwrap();
-    // 104 of 121 brackets are on the launching thread. Outside of tasks, the worker used 45,000 of
-    // processor time and the launching thread used 70,000.
+    // 104 of 121 brackets are on the launching thread. Outside of tasks, the worker used 45,000
+    // ticks of processor time, and the launching thread used 70,000.
     let longer = 104.0 * 50.0 + 3_300.0;
     assert!((waiting.value / longer - 45.0 / 70.0).abs() < 2e-2, "{waiting:?}, {longer}");
 }
@@ -235,7 +235,7 @@ fn a_budget_of_0_has_a_price() {
     let found = cost(&script);
     assert_eq!((found.calls, found.only_counted), (0, 1_030));
     assert_eq!((found.per_call_ns, found.probes), (0.0, Estimate::exact(0.0)));
-    // Each counted call costs 5 ns. Announcing an op costs 30 ns, plus a tenth.
+    // Each counted call costs 5 ns. Announcing an op costs 1.1 times 30 ns.
     assert!((found.counting.value - 5_150.0).abs() < 1e-6, "{found:?}");
     assert!((found.way.unwrap().value - 33_000.0).abs() < 1e-6, "{found:?}");
     assert!(found.total().value >= 38_150.0, "{found:?}");
@@ -275,7 +275,7 @@ fn a_timed_task_stands_for_those_that_are_only_counted() {
     // 120 of 130 calls, and all announcements, are on the launching thread.
     let longer = (found.probes.value + found.counting.value) * 120.0 / 130.0 + 3_300.0;
     assert!((waiting.value / longer - 1.0).abs() < 1e-6, "{waiting:?}, {longer}");
-    // A single task shows little about the other nine.
+    // A single timed task shows little about the other nine, so the interval is wide.
     assert!(waiting.low < 0.5 * waiting.value, "{waiting:?}, {longer}");
 }
 
@@ -301,14 +301,14 @@ fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
         (Some(used(9_000, 9_000)), Some(used(100_000, 55_000))),
     ];
     let waiting = cost(&script).waiting.expect("a thread works for others");
-    // 101 of 118 brackets are on the launching thread. The launching thread used 90,000 of
+    // 101 of 118 brackets are on the launching thread. The launching thread used 90,000 ticks of
     // processor time, and the worker used 45,000 outside of its task.
     let longer = 101.0 * 50.0 + 3_300.0;
     assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
 }
 
 /// The launching thread's own task extends over two pages. The time in tasks is the time of this
-/// task, without the tasks inside of it.
+/// task: the tasks inside of it add nothing.
 #[test]
 fn time_in_tasks_is_not_counted_twice_where_a_page_ends() {
     let mut script = ops();
@@ -339,9 +339,9 @@ fn time_in_tasks_is_not_counted_twice_where_a_page_ends() {
 }
 
 /// After the ops, the launching thread imports a module, which takes 900,000 ticks of processor
-/// time. Meanwhile its worker sleeps. Outside of its task, the worker used 85,000 of processor
-/// time, nearly as much as the launching thread with its ops. So the worker waited for nearly all
-/// of what the recorder did.
+/// time. Meanwhile its worker sleeps. Outside of its task, the worker used 85,000 ticks of
+/// processor time, nearly as much as the launching thread with its ops. So the worker waited for
+/// nearly all of what the recorder did.
 #[test]
 fn time_with_few_calls_does_not_count() {
     let mut script = ops();

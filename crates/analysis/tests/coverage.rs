@@ -2,9 +2,9 @@
 //! intervals must contain the true values, and there must be no estimate if the value cannot be
 //! known. The tests draw many samples from populations whose sums are known.
 //!
-//! For each population, at least 93 % of the intervals must contain the true value. Two standard
-//! errors fewer are allowed, for chance. Over all populations together, at least 95 % of the
-//! intervals must contain it. `COUNTERPOINT_SHOW=1` prints the results of each population.
+//! For each population, at least 93 % of the intervals must contain the true value. The share may
+//! be up to two standard errors lower, by chance. Over all populations together, at least 95 % of
+//! the intervals must contain it. `COUNTERPOINT_SHOW=1` prints the results of each population.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -249,9 +249,10 @@ const STEP_POPULATIONS: [(&str, StepPopulation); 11] = [
     }),
 ];
 
-/// Draws steps as the agent does. It announces ops in the first 8 steps, of which the last 4 belong
-/// to the sample. Then it announces ops in each later step with the probability 1/`period`. Returns
-/// the counts of these steps, and the true number of calls of all steps.
+/// Draws steps as the agent (Counterpoint's part in the profiled program) does for PyTorch. PyTorch
+/// announces ops in the first 8 steps, of which the last 4 belong to the sample. Then PyTorch
+/// announces ops in each later step with the probability 1/`period`. Returns the counts of these
+/// steps, and the true number of calls of all steps.
 fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls, u64) {
     let mut of = CountedSteps::default();
     let mut seen = 0;

@@ -25,7 +25,8 @@ impl Random {
     }
 }
 
-/// One op with 200 dispatches of 4 workgroups. The fastest dispatch takes as long as the floor.
+/// One op with 200 dispatches of 4 workgroups. Both the fastest dispatch and the 10 % quantile take
+/// `floor` ns.
 fn row(name: &str, floor: f64, typical: f64, mean: f64) -> RunRow {
     RunRow {
         identity: Identity { name: name.to_owned(), ..Identity::default() },
@@ -62,8 +63,8 @@ struct Spread {
     /// then.
     slow: (f64, f64),
     mean: f64,
-    /// The scatter of the fastest call, and the part of the runs in which each call is disturbed, so
-    /// that the fastest one takes up to 10 % longer.
+    /// The scatter of an op's fastest call, and the probability that all calls of the op in a run
+    /// are disturbed, so that the fastest call takes up to 10 % longer.
     fastest: (f64, f64),
 }
 
@@ -78,7 +79,7 @@ const QUIET: Spread = Spread {
 };
 const BUSY: Spread = Spread { slow: (0.3, 1.25), typical: 0.05, mean: 0.5, floor: 0.018, ..QUIET };
 /// Runs of 1.3 s on a virtual processor that shares its core with other machines: calls take 22 or
-/// 30 µs, and which of them lasts for a tenth of a second or for a whole run.
+/// 30 µs, and keep this duration for a tenth of a second or for a whole run.
 const SHARED: Spread = Spread {
     common: 0.0,
     lasting: 0.0,
@@ -157,7 +158,7 @@ fn planted_slowdowns_are_found_where_they_are() {
         (1.03, 20, QUIET, 55),
         (1.05, 20, BUSY, 51),
         (1.2, 6, QUIET, 51),
-        // Without the fastest call, two or three of 60 would be found.
+        // If the fastest calls were not compared, two or three of the 60 slowdowns would be found.
         (1.05, 10, SHARED, 36),
         (1.03, 20, SHARED, 45),
     ] {
@@ -251,7 +252,8 @@ fn another_tiling_is_compared_by_dispatch() {
         run.rows[0].call_p10_ns = run.rows[0].call_p10_ns.map(|ns| ns / 2.0);
     }
     let diff = compare(&a, &b, &pairs, &OPTIONS);
-    // B has twice as many calls, so its fastest one is expected to be faster.
+    // B has twice as many calls, so its fastest call is expected to be faster, and the fastest
+    // calls are not compared.
     assert_eq!(diff.rows[0].of(Statistic::Fastest), None);
     assert!(diff.rows[1].of(Statistic::Fastest).is_some());
     assert!((diff.rows[0].of(Statistic::Floor).unwrap().change - 0.1).abs() < 1e-12);
@@ -369,7 +371,8 @@ fn new_gone_and_missing_rows() {
     a.iter_mut().for_each(|run| run.rows.insert(0, row("only_a", 10.0, 10.0, 10.0)));
     a.iter_mut().for_each(|run| run.rows.insert(1, row("also_a", 10.0, 10.0, 10.0)));
     b.iter_mut().for_each(|run| run.rows.push(row("only_b", 10.0, 10.0, 10.0)));
-    // In one run of B, the op was shorter than an empty call, so nothing is left of its times.
+    // In one run of B, the op `changed` was shorter than an empty call, so nothing is left of its
+    // times.
     b[2].rows[0].call_min_ns = Some(0.0);
     b[2].rows[0].call_p10_ns = Some(0.0);
     b[2].rows[0].dispatch_p50_ns = None;

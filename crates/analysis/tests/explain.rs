@@ -67,7 +67,7 @@ enum Kind {
     Alike(f64),
     /// Two speeds: about every 50 calls, one of them is drawn.
     Modes,
-    /// Alternating periods of small and large scatter, with the same median.
+    /// Periods of small scatter and periods of large scatter, all with the same median.
     Bursts,
 }
 

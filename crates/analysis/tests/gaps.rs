@@ -15,7 +15,8 @@ fn op(op: u32) -> Side {
 }
 
 /// There are 3,000 ns between two calls of 1,000 ns, and a clock record follows 500 ns after the
-/// second call. The recorder added 10 ns to each call: half of the duration of an empty call.
+/// second call. The recorder added 10 ns to each call: half of the duration of an empty call (20
+/// ns).
 #[test]
 fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     let mut script = ProfileScript::monotonic();
@@ -59,8 +60,8 @@ fn a_run_with_a_budget_has_no_gaps() {
     assert_eq!(with_gaps(&profile).gaps, None);
 }
 
-/// Adds a call and the calls that it makes, as (op, begin, end). Each call is added after the calls
-/// inside of it.
+/// Adds to `all` a call that begins at `now`, and the calls that it makes, as (op, begin, end).
+/// Each call is added after the calls inside of it.
 fn called(random: &mut Random, now: &mut u64, depth: u32, all: &mut Vec<(u32, u64, u64)>) {
     let (op, begin) = (random.below(5) as u32, *now);
     *now += 1 + random.below(20);
@@ -74,9 +75,9 @@ fn called(random: &mut Random, now: &mut u64, depth: u32, all: &mut Vec<(u32, u6
     all.push((op, begin, *now));
 }
 
-/// A page (a block of a thread's recorded calls) has at most seven calls here. So many outer calls
-/// are on another page than some of the calls inside of them. The expected gaps are computed from
-/// the outermost calls.
+/// A page (a block of a thread's recorded calls) has at most seven calls here. Therefore, many
+/// outer calls are on another page than some of the calls inside of them. The expected gaps are
+/// computed from the outermost calls.
 #[test]
 fn gaps_of_nested_calls_on_many_pages() {
     for seed in 1..30 {

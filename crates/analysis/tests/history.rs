@@ -7,8 +7,8 @@
 use analysis::diff::history::{FEWEST, LEVEL, change_points};
 use testkit::python;
 
-/// An xorshift generator. The sum of twelve uniform numbers, minus 6, is nearly normally
-/// distributed.
+/// An xorshift generator. `normal` returns the sum of twelve uniform numbers, minus 6: this is
+/// nearly normally distributed.
 struct Random(u64);
 
 impl Random {

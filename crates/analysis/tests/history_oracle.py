@@ -13,7 +13,7 @@ generator = np.random.default_rng(7)
 
 
 def best(distances):
-    """Returns the split with the largest Q, and this Q, which is computed directly from its definition."""
+    """Returns the split with the largest Q above 0 (or 3), and this Q (or 0), computed from its definition."""
     n = distances.shape[-1]
     found = (3, 0.0)
     for at in range(3, n - 2):

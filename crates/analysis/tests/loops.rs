@@ -236,8 +236,9 @@ fn what_is_missing_is_not_zero() {
     assert_eq!((tree.damaged, node(tree, 1).all.hits, node(tree, 1).all.raw), (1, 9, None));
 }
 
-/// 2 of 4 hits were recorded, and took 30 and 10. Only the first hits are recorded. The other hits
-/// may not be like them, so the estimated total of 80 has no interval.
+/// 2 of 4 hits were recorded, and took 30 and 10 ticks. In mode `log`, only the first hits are
+/// recorded. The other hits may not be like them, so the estimated total of 80 ticks has no
+/// interval.
 #[test]
 fn mode_log_takes_its_times_from_events() {
     let modules = [module(3, None)];

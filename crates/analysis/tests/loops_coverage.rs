@@ -12,7 +12,7 @@ const MASK: u64 = 127;
 /// Number of simulated samples for each combination of a population and a number of hits. With
 /// 200,000 hits, a fifth of this number is simulated.
 const DRAWS: u64 = 100;
-/// At least this part of the intervals must contain the true time.
+/// At least this share of the intervals must contain the true time.
 const LEAST: f64 = 0.93;
 
 /// An xorshift64* generator for the populations. Instrumented code has a different generator.
@@ -84,7 +84,7 @@ fn entry(id: u32, parent: Option<u32>) -> Entry {
 }
 
 /// Estimates the time of a loop and the self time of the function around it. The function was
-/// entered once. It took `around` more than all hits of the loop together.
+/// entered once. It took `around` ticks more than all hits of the loop together.
 fn inside(times: &[u64], around: u64, seed: u64) -> [Option<Estimate>; 2] {
     let table = SideTable {
         counterpoint_loops: ir::table::VERSION,

@@ -2,9 +2,9 @@
 
 This program follows include/counterpoint/loops.h, and uses no code of Counterpoint. The first 100 hits are timed.
 From then on, the distance from one timed hit to the next is 1 + (random & 127) hits, with random numbers of xorshift64
-(13, 7, 17). Expected totals and intervals are computed by numpy and scipy. For each draw, prints its name, its rows,
-and the true values (`truth ID WHAT VALUE`). For draws with one thread, also prints the result of scipy (`expect ID
-TOTAL MARGIN`; MARGIN is `none` if there must be no interval).
+(13, 7, 17). Expected totals and intervals are computed by numpy and scipy. For each draw (population with its random
+sample), prints its name, its rows, and the true values (`truth ID WHAT VALUE`). For draws with one thread, also prints
+the result of scipy (`expect ID TOTAL MARGIN`; MARGIN is `none` if there must be no interval).
 """
 
 import math
@@ -60,10 +60,10 @@ def row(id, tid, times, seed):
 
 
 def within(total, margin, around):
-    """Widens the margin of a loop's total. `around` is the time of the function around the loop. Slow hits that were
-    not timed may have taken the rest of it, `around` minus the total. Returns None (no interval) if this rest is longer
-    than the total, or if the total exceeds `around` by more than its margin. If all hits were timed, the margin stays
-    0."""
+    """Returns the margin of a loop's total, widened where necessary. `around` is the time of the function around the
+    loop. Slow hits that were not timed may have taken the rest, `around` minus the total, so the margin is at least
+    this rest. Returns None (no interval) if this rest is longer than the total, or if the total exceeds `around` by
+    more than its margin. If all hits were timed, the margin stays 0."""
     if margin == 0:
         return margin
     left = around - total
@@ -114,8 +114,9 @@ for name, (count, make) in populations(random).items():
         print("truth 1 inclusive", int(times.sum()))
         print("expect 1", repr(float(total)), "none" if margin is None else repr(float(margin)))
 
-# Three threads run a function. In each hit of the function, its loop has eight hits. Nothing instrumented is around the
-# function, so neither the function nor its loop has an interval.
+# Three threads run a function. In each hit of the function, its loop has eight hits. Nothing
+# instrumented is around the function, so nothing limits the times of hits that were not timed, and
+# neither the function nor its loop has an interval.
 for _ in range(DRAWS):
     print("draw nested")
     sums = numpy.zeros(2)

@@ -15,8 +15,9 @@ struct Call {
     faults: Option<u64>,
 }
 
-/// Adds consecutive calls between `begin` and `end`, each with a duration above 0 and a kind that
-/// may be inside of `outer`.
+/// Adds consecutive calls between `begin` and `end`, and calls inside of them. Each has a duration
+/// above 0, and a kind that may be inside of the call around it (`outer` for the consecutive
+/// calls).
 fn fill(r: &mut Random, outer: Option<Role>, (begin, end): (u64, u64), into: &mut Vec<Call>) {
     let mut at = begin;
     while at < end && r.below(5) > 0 {

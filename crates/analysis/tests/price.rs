@@ -32,8 +32,8 @@ fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) 
 /// calls). In the calibration, an empty call takes 40 ns. For this call, the clock counts 400 ns
 /// and is enabled for 400 ns. The whole bracket (the recorder's work around the call) takes 900 ns.
 /// In the program, each of the forty calls takes 1,000 ns, but its clock counts 1,720 ns. So a
-/// reading takes 720 ns in the program instead of 360 ns, and the bracket takes twice as long:
-/// 1,800 ns.
+/// reading takes 1,720 − 1,000 = 720 ns in the program instead of 400 − 40 = 360 ns, and the
+/// bracket takes twice as long: 1,800 ns.
 fn counted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -102,7 +102,7 @@ fn every_part_of_the_cost() {
         high: 72_000.0 + 14_000.0 + rest,
     };
     assert_eq!(cost.total(), total);
-    // The processor times of the two pages are 80,000 and 110,000. The time between the pages
+    // The processor times of the two pages are 80,000 and 110,000 ns. The time between the pages
     // belongs to the flush.
     assert_eq!(cost.cpu_ns, Some(190_000.0));
     assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
@@ -141,8 +141,8 @@ fn usage_and_processor_time_of_a_thread() {
     assert_eq!((thread.usage, thread.cpu_ns), (None, Some(60_000.0)));
 }
 
-/// A value that goes backwards is damaged. The usage of a page with such a value is ignored, but
-/// that of the other pages is used.
+/// A value that is lower at the end of a page than at its start is damaged. The usage of a page
+/// with such a value is ignored, but that of the other pages is used.
 #[test]
 fn damaged_usages() {
     let mut script = counted();
@@ -234,8 +234,8 @@ fn the_bracket_is_subtracted_from_metrics() {
     let busy = metric(&script, BUSY);
     assert_eq!((busy.value, busy.calls, busy.hidden), (Some(100.0), 40, None));
     let [low, high] = busy.interval.unwrap();
-    // The interval of the clock's bracket is from 320 to 450, and that of the duration's bracket is
-    // from 0 to 44.
+    // The interval of the clock's bracket is from 320 to 450 ns, and that of the duration's bracket
+    // is from 0 to 44 ns.
     assert!(low > 100.0 * 1_900.0 / 2_040.0 && low < 97.0, "{low}");
     assert!(high < 100.0 * 2_050.0 / 1_990.0 && high > 101.0, "{high}");
     let plain = summary(&script, &Options::default());
@@ -254,8 +254,8 @@ fn a_metric_that_is_mostly_the_bracket_is_absent() {
     let busy = metric(&calls(65, 425), BUSY);
     let Some(Hidden::Counter { counter: 0, empty_share }) = busy.hidden else { panic!("{busy:?}") };
     assert_eq!((busy.value, empty_share), (None, 380.0 / 425.0));
-    // From a duration of 30, two thirds are subtracted. From a duration of 44, less than half is
-    // subtracted, but the bracket may have taken all of it.
+    // From a duration of 30 ns, two thirds (20 ns) are subtracted. From a duration of 44 ns, less
+    // than half is subtracted, but the bracket may have taken all of it.
     for duration in [30, 44] {
         let rate = metric(&calls(duration, 900), "x = 1 / duration");
         let empty_share = 20.0 / duration as f64;
@@ -299,8 +299,9 @@ fn parts_of_the_time_of_single_calls() {
 }
 
 /// A thread runs on one processor at a time. The clock counts 960 ns more than calls of `g` take,
-/// but the mean over all calls is only (400 · 260 + 40 · 960) / 440 = 323.6. So the result (2,000 −
-/// 343.6) / (1,040 − 20) is impossible.
+/// but the mean over all calls is only (400 · 260 + 40 · 960) / 440 = 323.6. With the 20 ns inside
+/// of the duration, 343.6 are subtracted, but the result (2,000 − 343.6) / (1,040 − 20) is above 1,
+/// which is impossible.
 #[test]
 fn a_part_of_the_time_above_the_whole_is_hidden() {
     let mut script = calls(1_040, 1_300);
@@ -392,7 +393,7 @@ fn times_of_several_threads_and_interrupted_ones() {
 
 /// Forty calls have two readings each, and the program loses 50 ticks after each reading. The
 /// constructor and loading took 400,000 ns. The time of the dynamic linker, which is not measured,
-/// must be added. The process used 10 ms in all.
+/// must be added. The process used 10 ms of processor time in all.
 #[test]
 fn what_lies_outside_of_brackets() {
     let mut script = counted();
@@ -409,7 +410,7 @@ fn what_lies_outside_of_brackets() {
     assert!(start.low > 400_000.0 && start.low < start.value && start.value < start.high);
     assert_eq!(found.total().value, before.total().value + 4_000.0 + start.value);
     assert_eq!(found.program_ns(), Some(10_000_000.0 - found.total().value));
-    // This is the cost of the calls alone, without starting and attaching.
+    // The cost of the calls includes switches and flushing, but not starting and attaching.
     assert_eq!(found.of_calls().value, 72_000.0 + 4_000.0 + 12_000.0 + 27_000.0);
     // If the processor time of the process is not known, that of its threads is used, without the
     // cost of recording. The threads' time does not include the start.

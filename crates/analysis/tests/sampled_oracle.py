@@ -64,7 +64,8 @@ def estimate(known, calls):
         if len(value) == calls:
             return value.sum(), 0.0, 0.0
         raise ValueError("the first calls are no sample of the others")
-    # Skipped calls before a call of weight 1 belong to the class of the timed call before them.
+    # Skipped calls belong to the class of the timed call after them. If its weight is 1, they belong to the class of
+    # the last timed call before them that has another weight, or, if there is none, of the first such call.
     belongs = []
     for stratum in strata:
         belongs.append(belongs[-1] if stratum == 0 and belongs else stratum)
@@ -142,7 +143,7 @@ controllers = {
     "fixed": (4_000, lambda *state: 32),
     # The period depends on the mean time of a call so far, so it changes a little with each call.
     "smooth": (4_000, recent),
-    # The period is a power of two, which depends on the cost so far as a part of the time so far.
+    # The period is a power of two, which depends on the cost so far as a share of the time so far.
     "powers": (4_000, lambda cost, passed, known, place: 1 << min(9, max(0, int(math.log2(cost / (0.005 * passed)))))),
     # The period changes after each timed call.
     "restless": (4_000, lambda cost, passed, known, place: 10 + known % 30),

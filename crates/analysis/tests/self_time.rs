@@ -248,6 +248,6 @@ fn brackets_of_calls_inside() {
         let row = found.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
         assert_eq!((row.total.value, row.own.value), (total, own), "{op}");
     }
-    // This is the time of the outermost call without any bracket.
+    // The total of all rows is the time of the outermost call, without any bracket.
     assert_eq!(found.total.unwrap().value, 840.0);
 }

@@ -7,8 +7,8 @@ use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
 use testkit::{CallScript, Item, ProfileScript};
 
-/// A workgroup, as (thread, export, workgroup id, how many workgroups its dispatch has, begin,
-/// duration).
+/// A workgroup, as (thread, function number, workgroup id, how many workgroups its dispatch has,
+/// begin, duration).
 type Workgroup = (usize, u32, u32, u32, u64, u64);
 
 fn program(workgroups: &[Workgroup]) -> ProfileScript {
@@ -53,7 +53,7 @@ fn each_place_of_the_program_has_a_row() {
     let (_scratch, profile) = program(&workgroups).opened();
     let found = sites(&profile, false).unwrap();
     assert_eq!(found.dispatches, 9);
-    // The dispatches of each of the three iterations take 300 + 100 + 200.
+    // The dispatches of each of the three iterations take 300 + 100 + 200 ticks.
     assert_eq!(found.busy, 1_800.0);
     let gaps_of = |total: f64, times| {
         let each = total / times as f64;
@@ -77,8 +77,8 @@ fn each_place_of_the_program_has_a_row() {
         before: gaps_of(gap, gaps),
     };
     let expected = [
-        // The gap before this site is from the end of the last site, 700, to the next iteration,
-        // 1,000.
+        // The gap before the first site is from the end of an iteration's last dispatch, at 700, to
+        // the next iteration, at 1,000.
         site(0, 0, 12, 300.0, 500.0, 300.0, 600.0, 2),
         site(1, 1, 3, 100.0, 100.0, 100.0, 150.0, 3),
         site(0, 2, 6, 200.0, 250.0, 200.0, 150.0, 3),
@@ -87,8 +87,9 @@ fn each_place_of_the_program_has_a_row() {
         assert_eq!(site, expected);
     }
     assert_eq!(found.rows.len(), 3);
-    // Each iteration spends 300 in *a* with four workgroups, 100 in *b* with one workgroup, and 200
-    // in *a* with as many workgroups as workers. The workgroups take 500 + 100 + 250.
+    // Each iteration spends 300 ticks in *a* with four workgroups, 100 in *b* with one workgroup,
+    // and 200 in *a* with as many workgroups as workers. The workgroups of an iteration take 500 +
+    // 100 + 250 ticks.
     let room = Room {
         span: 2_700.0,
         outside: 900.0,
@@ -206,8 +207,8 @@ fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     }
 }
 
-/// The process used 90 ms: 50 ms on the thread with calls, 30 ms on a thread without calls, 2 ms on
-/// the main thread, and 8 ms on threads that had ended.
+/// The process used 90 ms of processor time: 50 ms on the thread with calls, 30 ms on a thread
+/// without calls, 2 ms on the main thread, and 8 ms on threads that had ended.
 #[test]
 fn threads_without_calls_are_listed_with_their_processor_time() {
     let mut script = ProfileScript::monotonic();

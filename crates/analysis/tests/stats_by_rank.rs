@@ -107,8 +107,8 @@ fn assert_alike(found: &Scope, alone: &Scope, what: &str) {
     );
 }
 
-/// Checks that each of these ranks has the same numbers as when it is described alone. Returns the
-/// statistics of all ranks.
+/// Checks that each rank in `ranks` has the same numbers as when it is described alone. Returns the
+/// statistics of the whole profile for each op, with those of each rank.
 fn compared(script: &ProfileScript, ranks: &[u32]) -> BTreeMap<String, OpStats> {
     let (_scratch, dir) = script.written();
     let all = of(&dir, None, true);
@@ -170,7 +170,7 @@ fn a_run_with_a_budget_as_well() {
     assert_eq!((counted(0), counted(255)), (Some(324), Some(162)));
 }
 
-/// Makes processes with these ranks. Each process has two calls.
+/// Makes one process for each element of `ranks`. Each process has two calls.
 fn of_ranks(ranks: &[Option<u32>]) -> BTreeMap<String, OpStats> {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);

@@ -196,9 +196,10 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     }
 }
 
-/// The page begins 9 ms before the first call, because the recorder starts in between. The thread
-/// sleeps for 8 of the 9 ms. The recorder is ready at the first clock record, so the measured
-/// off-CPU time begins there. The wall time is always from 10,000,000 to 10,002,000.
+/// The thread's first page (block of records) begins 9 ms before the first call, because the
+/// recorder starts in between. The thread sleeps for 8 of the 9 ms. The recorder is ready at the
+/// first clock record, so the measured off-CPU time begins there. The wall time is always from
+/// 10,000,000 to 10,002,000.
 #[test]
 fn the_recorders_own_start_is_not_off_the_cpu() {
     let with = |first: Option<Item>| {
@@ -219,9 +220,9 @@ fn the_recorders_own_start_is_not_off_the_cpu() {
     // The thread is on a CPU for 1600 of 2000, and in dispatches for 1000 of these 1600.
     let off = with(Some(Item::Clock(10_000_000, 1_000_000, 10_000_000)));
     assert_eq!((off.ns, off.of_ns), (400.0, 1_000.0));
-    // In two cases, the first clock record is 300 or 1,000,000 ticks before the first call, and the
-    // thread was off the CPU between the two. The time off the CPU is limited to the 1000 ticks in
-    // no dispatch.
+    // In the next two cases, the first clock record is 300 or 1,000,000 ticks before the first
+    // call, and the thread was off the CPU in between. The time off the CPU is limited to the 1000
+    // ticks in no dispatch.
     let off = with(Some(Item::Clock(9_999_700, 1_000_000, 9_999_700)));
     assert_eq!((off.ns, off.of_ns), (700.0, 1_000.0));
     let off = with(Some(Item::Clock(9_000_000, 1_000_000, 9_000_000)));
@@ -250,8 +251,9 @@ fn a_group_that_was_enabled_for_longer_than_the_call() {
     assert_eq!((off.ns, off.of_ns, off.assumed), (0.0, 800.0, false));
 }
 
-/// The clock is read for the last time at the begin of page 2. The process died later, so the time
-/// off the CPU after this reading is not known.
+/// The thread's CPU clock is read for the last time when its second page (block of records) begins.
+/// The process died before the next reading, so the time off the CPU after the last one is not
+/// known.
 #[test]
 fn off_cpu_time_ends_at_the_last_clock_reading() {
     let mut script = on_and_off();
@@ -315,7 +317,8 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((probe.calls, probe.of_calls, probe.probes.value), (2, 7, 180.0));
     assert_eq!(probe.empty_call.values, [Some(0)]);
     assert!(found.uncalibrated_probes);
-    // The recorder's time is not subtracted from a sum if only some of its probes were calibrated.
+    // The recorder's time is not subtracted from the sum, because the probes of the thread `timing`
+    // were not calibrated.
     assert_eq!((ticks(found.total), found.taken), (1_000.0, None));
 
     script.processes[0].threads.remove(0);
@@ -324,8 +327,8 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((ticks(found.total), found.taken), (100.0, None));
 }
 
-/// In each round, makes random nested calls, recorded in several pages of the profile. The ticks in
-/// which a call runs are marked in `busy`.
+/// In each round, makes random nested calls, recorded in several pages (blocks of records) of the
+/// profile. The ticks in which a call runs are marked in `busy`.
 #[test]
 fn nested_calls_are_not_counted_twice() {
     let mut random = Random(0x2545_F491_4F6C_DD1D);

@@ -1,10 +1,10 @@
 //! Keeps the state that this process inherited, and passes it on unchanged to the profiled program.
 //!
 //! A Rust program changes some state that its child would otherwise inherit. Rust's runtime ignores
-//! SIGPIPE and opens `/dev/null` for standard streams that were closed. Counterpoint changes the
-//! action of SIGCHLD to wait for the program, ignores SIGXFSZ, and raises `RLIMIT_FSIZE` for the
-//! recorder's files. This file restores the original state in the child process before the child
-//! executes the program.
+//! SIGPIPE and opens `/dev/null` for standard streams that were closed. Counterpoint sets SIGCHLD
+//! to its default action (so that it can wait for the program), ignores SIGXFSZ, and raises
+//! `RLIMIT_FSIZE` for the recorder's files. This file restores the original state in the child
+//! process before the child executes the program.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ static NOTE: Start = note;
 
 extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *const *const c_char) {
     // SAFETY: glibc passes what `main` gets: an array of `count` C strings. The second string is
-    // read only if there are two.
+    // read only if there are at least two.
     if count > 1 && unsafe { CStr::from_ptr(*words.add(1)) } == c"run" {
         go_without_stack_overflow_message();
     }
@@ -89,7 +89,8 @@ pub fn allow_many_files() {
 
 /// Raises the soft limit on file sizes to the hard limit, and makes a write above the limit fail
 /// without SIGXFSZ. Sets SIGCHLD to its default action, so that this process can wait for its
-/// children. `pool` is the layout of the pool that will be made.
+/// children. Returns an error if the hard limit is too small for the recorder's memory file (the
+/// pool) with the layout `pool`.
 pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
     let mut file_size = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `file_size` outlives the call.

@@ -1,7 +1,8 @@
 //! Opens the files that a command reads; `-` means standard input.
 //!
-//! Some files are read several times, which a pipe, a FIFO or a device does not allow. The contents
-//! of a pipe, a FIFO or a device are first copied into an unnamed temporary file.
+//! Some files are read several times, which a pipe, a FIFO or a device does not allow. So
+//! [`Input::open`] copies the contents of a pipe, a FIFO or a device into an unnamed temporary
+//! file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek};

@@ -183,8 +183,8 @@ pub fn main(build: Option<&str>) -> ExitCode {
         (terminal::When::Auto, Some("never")) => terminal::When::Never,
         (when, _) => when,
     });
-    // This is checked here, because the parser would report the conflict only if both options were
-    // on the same side of the command's name.
+    // The conflict of the two options is checked here, because the parser would report it only if
+    // both were on the same side of the command's name.
     if cli.manners.quiet && cli.manners.verbose {
         return failure::Failure::new("--quiet and --verbose cannot be used together").report();
     }

@@ -39,7 +39,7 @@ pub struct Args {
     width: Option<usize>,
 }
 
-/// A row of the table and of `counterpoint.list/1` (docs/counters.md).
+/// A row of the table, of the CSV output and of `counterpoint.list/1` (docs/counters.md).
 #[derive(Serialize)]
 struct Row {
     name: String,

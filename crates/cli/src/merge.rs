@@ -1,4 +1,4 @@
-//! `counterpoint merge`: makes one profile of several.
+//! `counterpoint merge`: makes one profile of several profiles, or one dataset of several datasets.
 //!
 //! ```text
 //!  A.cpt ──┐  copied as they are    .counterpoint-….cpt.tmp/merged/1, …
@@ -157,7 +157,7 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
 }
 
 /// Opens the profiles. A profile that was itself merged is replaced by its members. A profile that
-/// occurs twice is used once.
+/// occurs twice (with the same id) is used once.
 fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
     let mut found: Vec<Found> = Vec::new();
     let mut known: HashMap<String, String> = HashMap::new();

@@ -8,7 +8,8 @@ use crate::terminal::say;
 /// A pool whose profile was deleted or moved away is removed when it is this old.
 const PATIENCE_S: u64 = 24 * 60 * 60;
 
-/// Whether no recording or profile can need the pool.
+/// Returns whether the pool can be removed, because probably no recording or profile still needs
+/// it.
 fn is_over(orphan: &Orphan) -> bool {
     match orphan.state {
         Lost::Deleted | Lost::Unfinished | Lost::Damaged => true,
@@ -18,7 +19,7 @@ fn is_over(orphan: &Orphan) -> bool {
     }
 }
 
-/// Removes the pools that no recording or profile can need, without a message, because
+/// Removes the pools that probably no recording or profile still needs, without a message, because
 /// Counterpoint itself made them. If a pool cannot be removed, `doctor` shows it.
 pub fn remove_old() {
     for orphan in orphans().into_iter().filter(is_over) {
@@ -26,8 +27,8 @@ pub fn remove_old() {
     }
 }
 
-/// Removes the pools that no recording or profile can need, or all orphaned pools with `all`. Says
-/// what was removed. Returns how many orphaned pools are left.
+/// Removes the pools that probably no recording or profile still needs or, if `all` is true, all
+/// orphaned pools. Says what was removed. Returns how many orphaned pools are left.
 pub fn remove(all: bool) -> usize {
     let mut left = 0;
     for orphan in orphans() {

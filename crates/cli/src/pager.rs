@@ -72,8 +72,8 @@ pub fn begin() -> Option<Pager> {
             return;
         }
         let pager = PAGER.load(Ordering::SeqCst);
-        // SAFETY: the calls are async-signal-safe. The process id is that of a child that has not
-        // been waited for; it is 0 after that, which would mean the whole process group.
+        // SAFETY: the calls are async-signal-safe. `PAGER` is set to 0 right after the child was
+        // waited for; for `kill`, 0 would mean the whole process group.
         unsafe {
             if pager > 0 {
                 libc::kill(pager, libc::SIGTERM);

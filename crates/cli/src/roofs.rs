@@ -4,8 +4,8 @@
 //! The name of a file is derived from everything that the measurement depends on: the host's name,
 //! the processor's model and microcode, the processors that may be used, their cores and caches.
 //! Each file contains the document that `counterpoint roofline --format json` prints. Its contents
-//! are checked, because somebody else may have written them. The directory is not used if other
-//! users can change it.
+//! are checked, because somebody else may have written them. The directory is not used if anybody
+//! except this user, this user's group and root can change it.
 
 use std::env;
 use std::ffi::OsString;
@@ -169,7 +169,8 @@ impl Document {
         }
     }
 
-    /// Whether the profile of `manifest` was recorded on the machine that was measured.
+    /// Whether the profile of `manifest` and these measurements have the same host name and
+    /// processor model.
     pub fn is_of(&self, manifest: &Manifest) -> bool {
         self.machine.host == manifest.host && self.machine.cpu_model == manifest.cpu_model
     }

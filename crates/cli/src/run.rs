@@ -387,8 +387,9 @@ fn forward_signals() {
             stop(forward as *const () as usize);
         }
     }
-    // Stops this process until SIGCONT, as if it had no handler of SIGTSTP. The kernel does not
-    // stop a process in an orphaned process group. Makes async-signal-safe calls only.
+    // Stops this process until SIGCONT, as if it had no handler of SIGTSTP. In an orphaned process
+    // group, the kernel does not stop this process, so this function returns at once. Makes
+    // async-signal-safe calls only.
     fn stop(handler: usize) {
         // SAFETY: zeros are valid for `sigaction` and for sets, and all variables outlive the
         // calls.
@@ -494,7 +495,8 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
 /// complete without the page.
 fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let Some(page) = &args.html else { return };
-    // This program has just made the profile, so the files that the profile names are safe to open.
+    // This program has just made the profile, so the program that writes the page may open the
+    // files that the profile names.
     let named = command == "report" && args.recording.loops.is_some();
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);

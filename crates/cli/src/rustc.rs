@@ -63,9 +63,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     compile(OsStr::new("rustc"), &args.words)
 }
 
-/// Runs `counterpoint rustc` or `rustc-link` if the arguments are those of rustc or of the linker,
-/// and not options of `counterpoint`. Cargo passes the path of rustc to its wrapper as the first
-/// argument.
+/// Runs `counterpoint rustc` or `rustc-link` if the first argument is a path of rustc or the word
+/// `rustc-link`. Otherwise returns `None`. Cargo passes the path of rustc to its wrapper as the
+/// first argument.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let first = words.get(1)?;
     if first == "rustc-link" {
@@ -141,8 +141,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the script that rustc starts as its linker. The script has the linker's name, from which
-/// rustc infers the linker's arguments.
+/// Writes the script that rustc starts as its linker. The script has the file name of the linker,
+/// because rustc infers from this name which options the linker takes.
 fn script(folder: &Path, line: &Line, assembler: &object::Assembler) -> Result<PathBuf, Failure> {
     let linker = line.linker();
     let name = Path::new(&linker).file_name().unwrap_or(OsStr::new("cc"));

@@ -1,5 +1,6 @@
-//! Writes an output file that gets its name when it is complete. In a directory that everybody may
-//! write to, no file is written through another user's link.
+//! Writes an output file that gets its name when it is complete. In a sticky directory that
+//! everybody may write to, no file is written through another user's link, unless that user owns
+//! the directory.
 //!
 //! An incomplete trace that looks complete would be worse than none, and would replace an earlier
 //! file. So the output is first an unnamed file in the same directory (`O_TMPFILE`). If the program
@@ -229,8 +230,8 @@ fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
 
-/// Gives a new file the permissions of the file that it replaces. Nobody gets more rights than
-/// before.
+/// Gives a new file the permissions of the file that it replaces. Nobody but this user gets more
+/// rights than before.
 ///
 /// The new file belongs to this user, even if the old one did not. Set-user-id and set-group-id
 /// bits are never copied, because another user's program would become one that runs with this

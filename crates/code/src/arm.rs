@@ -73,7 +73,7 @@ fn written(register: u32) -> u32 {
     if register == SP { 0 } else { 1 << register }
 }
 
-/// Returns an operand's register for [`Op`]; `None` for 31, the zero register of such operands.
+/// Returns a register as operand of an [`Op`]; `None` for 31, which is the zero register there.
 fn named(register: u32) -> Option<Register> {
     (register != SP).then_some(register as Register)
 }
@@ -214,7 +214,8 @@ fn branch(word: u32, insn: &mut Insn) {
 fn of_registers(word: u32, insn: &mut Insn) {
     let (to, first, second) = (bits(word, 4, 0), bits(word, 9, 5), bits(word, 20, 16));
     let (group, wide) = (bits(word, 28, 21), bits(word, 31, 31) == 1);
-    // Conditional comparisons, and operations that only set flags.
+    // Conditional comparisons, and instructions that set flags from a register (RMIF, SETF8,
+    // SETF16), write no register.
     let no_result = group == 0b1101_0010 || group == 0b1101_0000 && bits(word, 15, 10) != 0;
     if no_result {
         return;
@@ -291,7 +292,8 @@ fn widens(word: u32) -> bool {
 fn scalable(word: u32, insn: &mut Insn) {
     insn.class.bits |= Class::SCALABLE;
     let top = bits(word, 31, 24);
-    // These can write a general register, for example with a count or the vectors' length.
+    // Instructions of these groups can write a general register, for example with a count or the
+    // vectors' length.
     if top == 0x04 && bits(word, 21, 21) == 1 || matches!(top, 0x05 | 0x25) {
         insn.writes = written(bits(word, 4, 0));
     }
@@ -511,7 +513,7 @@ fn exclusive(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
 fn structure(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     let is_load = bits(word, 22, 22) == 1;
     (memory.read, memory.written) = (is_load, !is_load);
-    // For one element, bit 30 belongs to the element's index.
+    // If the access is to one element of each vector, bit 30 belongs to the element's index.
     let is_element = bits(word, 24, 24) == 1 && bits(word, 15, 14) != 0b11;
     let full = if bits(word, 30, 30) == 1 || is_element { 16 } else { 8 };
     insn.class.bits |= if full == 16 { Class::VECTOR_128 } else { Class::VECTOR_64 };

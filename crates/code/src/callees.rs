@@ -11,7 +11,8 @@ use crate::image::Image;
 use crate::insn::{Flow, Insn};
 use crate::values::{Value, World};
 
-/// Returns the first address of each called function, by the address of the call.
+/// Returns, by the address of each call, the address of the called function; calls whose target is
+/// unknown are left out.
 pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
     let mut reader = Reader::new(image);
     let mut found = BTreeMap::new();

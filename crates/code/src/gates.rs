@@ -4,8 +4,8 @@
 //! Each thread has a table in which hooks count: the entry of an id is at `table + id × 128`. Hooks
 //! get the table's address from the function `enter`, to which the module's descriptor points. So
 //! the search follows the table's address through registers and stack slots ([`crate::values`]).
-//! The offset of an access from that address gives the id and the field of the entry. For this, the
-//! file needs neither symbols nor debug information.
+//! The offset of an access from that address gives the id and the field of the entry. So the
+//! machine code needs neither symbols nor debug information.
 //!
 //! ```text
 //!   begin: the block that adds to `hits`      end: the block that adds to `ended`
@@ -127,8 +127,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
     Hooks { gates, is_hook }
 }
 
-/// Marks two instructions at the end of `block` as parts of a hook: the branch that leads to the
-/// hook, and the comparison before the branch.
+/// If `block`, which precedes a hook, ends with a conditional branch, marks the branch and a
+/// comparison directly before it as parts of the hook.
 fn branch_to_hook(code: &Code, block: usize, is_hook: &mut [bool]) {
     let insns = code.of(block);
     let first = code.blocks[block].first;

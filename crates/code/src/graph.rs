@@ -1,5 +1,5 @@
-//! The control-flow graph of a function in machine code, of the instructions that control can reach
-//! from the function's start.
+//! The control-flow graph of a function in machine code. It contains the instructions that control
+//! can reach from the function's start.
 //!
 //! A call is assumed to return, unless the function ends with it. A jump to the beginning of
 //! another function leaves this one. A jump through a table is followed if the table is found.
@@ -342,7 +342,8 @@ fn reach(
             insns.insert(at, insn);
             work.extend(targets(&insn, tables).into_iter().filter(|to| !leaves(*to, own, image)));
             let ends = matches!(insn.flow, Flow::Jump(_) | Flow::JumpTo(_) | Flow::End);
-            // A call at the end of a function may not return, and the next function may follow.
+            // A call at the end of a function may never return, and the code after it may be the
+            // next function.
             let at_end = own.is_some_and(|(start, end)| {
                 end > start && insn.end() == end
                     || insn.end() != start && image.is_entry(insn.end())

@@ -29,8 +29,8 @@ const MOST_NAMES: usize = 1 << 22;
 /// At most this many bytes of symbol names are read for each byte of the file. Without this limit,
 /// many symbols could share one name that is as long as the file.
 const NAMES_PER_BYTE: u64 = 8;
-/// A file may have one relocation for this many of its bytes. Without this limit, many sections
-/// could refer to the same relocations.
+/// Of a file of n times this many bytes, at most n relocations are read. Without this limit, many
+/// sections could refer to the same relocations.
 const RELOCATION_BYTES: u64 = 16;
 /// The largest number of segments, or of an object file's sections.
 const MOST_SEGMENTS: usize = 4096;
@@ -84,7 +84,7 @@ pub struct Image {
     total: u64,
     /// The largest allowed `total`.
     most: u64,
-    /// The number of bytes of the file.
+    /// The number of bytes of the file; 0 for an image from a process.
     file: u64,
     /// For the address of a slot (such as an entry of the GOT): the address of the function to
     /// which the slot points.
@@ -407,7 +407,7 @@ impl Image {
         code.map(|s| (s.address, s.bytes.as_slice()))
     }
 
-    /// Returns the addresses of the descriptors of the module with this identity.
+    /// Returns the addresses of the descriptors of the module with this identity (at most 16).
     pub fn descriptors(&self, identity: &[u8; 16]) -> Vec<u64> {
         let mut found = Vec::new();
         for segment in &self.segments {
@@ -426,7 +426,7 @@ impl Image {
         found
     }
 
-    /// Returns the descriptors in the image.
+    /// Returns the descriptors in the image (at most 1024).
     pub fn modules(&self) -> Vec<Described> {
         let mut found: Vec<Described> = Vec::new();
         for segment in &self.segments {
@@ -471,7 +471,7 @@ struct Header {
     address: u64,
 }
 
-/// Returns the program headers to which the ELF header at the start of `bytes` refers.
+/// Returns the program headers (at most 64) to which the ELF header at the start of `bytes` refers.
 fn program_headers(bytes: &[u8]) -> Vec<Header> {
     let long = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let count = bytes.get(56..58).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));

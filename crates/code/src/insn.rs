@@ -82,8 +82,8 @@ pub enum Op {
     StorePair(Option<Register>, Option<Register>),
     /// Decreases the stack pointer by 8 and stores a register, or, for `None`, an unknown value.
     Push(Option<Register>),
-    /// Loads a register, or, for `None`, another operand that is not followed. Increases the stack
-    /// pointer by 8.
+    /// Loads a register, or, for `None`, an operand that is not followed, from the top of the
+    /// stack. Increases the stack pointer by 8.
     Pop(Option<Register>),
     /// Reads the clock that hooks use.
     Clock,
@@ -127,7 +127,7 @@ impl Class {
     /// A jump, conditional or not.
     pub const BRANCH: u16 = 1 << 2;
     pub const CALL: u16 = 1 << 3;
-    /// A scalar floating-point operation in a vector register.
+    /// A scalar operation in a vector register, usually on floating-point numbers.
     pub const SCALAR: u16 = 1 << 4;
     /// Vectors of 64 bits (AArch64, MMX).
     pub const VECTOR_64: u16 = 1 << 5;

@@ -139,7 +139,8 @@ pub struct MachineLoop {
 /// Why the code of an id is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// No code begins a hit of this id: the function was optimised away, or its code was not found.
+    /// No code was found that begins a hit of this id: the function was optimised away, or its code
+    /// was not read.
     NoBegin,
     /// The end of the hits cannot be found, because nothing is counted there.
     NoEnd,
@@ -153,8 +154,9 @@ pub struct Region {
     pub ranges: Vec<Range>,
     /// Where hits begin: one address for each copy of the loop or function.
     pub begins: Vec<u64>,
-    /// The first address of the function that contains the code. If several functions contain code
-    /// of this id, it is the lowest of their first addresses.
+    /// The first address of the function that contains the code. Without symbols, it is the address
+    /// from which the code was read. If several functions contain code of this id, it is the lowest
+    /// of their first addresses.
     pub function: u64,
     /// That function's name; empty without symbols.
     pub name: String,
@@ -174,11 +176,11 @@ pub struct Region {
 pub struct Regions {
     /// The ids whose code was found.
     pub found: BTreeMap<u32, Region>,
-    /// The ids whose code was not found.
+    /// The ids whose code was not found, except very large ids.
     pub missing: BTreeMap<u32, Missing>,
-    /// Functions that are too large or too complicated, by their first addresses.
+    /// The first addresses of functions that were not read completely, with the reasons.
     pub failed: Vec<(u64, CodeError)>,
-    /// The first address of each called function, by the address of the call.
+    /// The first addresses of called functions, as far as known, by the addresses of the calls.
     pub callees: BTreeMap<u64, u64>,
     /// The number of bits of the widest vectors in the found code; 0 if it has none with a fixed
     /// width.
@@ -262,13 +264,13 @@ fn widest<'a>(regions: impl Iterator<Item = &'a Region>) -> u32 {
     widths.filter(|(_, count)| *count > 0).map(|(bits, _)| bits).max().unwrap_or(0)
 }
 
-/// Returns the first addresses of the functions whose code refers to the descriptor.
+/// Returns the addresses from which to read the code that refers to the descriptor.
 fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let bytes = size_of::<abi::loops::Module>() as u64;
     let is_field = |address: u64| address.wrapping_sub(descriptor) < bytes;
-    // If no function is known at an address, its code is later read from the instruction that reads
-    // `enter`.
+    // The code is read from its function's start or, if no function is known there, from an
+    // instruction that reads `enter`.
     let mut take = |place: u64, insn: u64, asks: bool| match image.function_at(place) {
         Some(function) => drop(found.insert(function.start)),
         None if asks => drop(found.insert(insn)),

@@ -2,8 +2,9 @@
 //! thread's table, constants, addresses on the stack, and function pointers of the module's
 //! descriptor. Also follows entries of jump tables for [`crate::graph`].
 //!
-//! A store to an unknown address is assumed not to change the slots in which the compiler keeps
-//! such values. The program's source has no variables there, so it has no pointers to these slots.
+//! A store to an unknown address is assumed not to change the stack slots in which the compiler
+//! keeps the values that hooks use. These slots hold no variables of the program's source, so the
+//! program has no pointers to them.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +105,7 @@ pub struct State {
     slots: BTreeMap<i64, Value>,
 }
 
-/// What the interpretation needs to know about the image.
+/// The facts about the image that are needed to follow the values of its code.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     /// The architecture.
@@ -196,8 +197,8 @@ impl State {
         match memory.index.map(|(register, scale)| (self.of(register), scale)) {
             None => start,
             Some((Value::Number(n), scale)) => start.plus((n as i64).wrapping_mul(scale.into())),
-            // The index register may contain the address in the table or in the statistics, and the
-            // base register the offset.
+            // Compilers may put the address in the table or in the statistics into the index
+            // register, and the offset into the base register.
             Some((Value::Table(n), 1)) => start.sum(Value::Number(0)).sum_table(n),
             Some((trips @ Value::Trips(_), 1)) => trips,
             Some(_) if matches!(start, Value::Trips(_)) => start,
@@ -354,7 +355,7 @@ impl State {
         }
     }
 
-    /// Returns a call's target; `None` for other instructions.
+    /// Returns the target of a call (`Any` if the call is direct); `None` for other instructions.
     pub fn callee(&self, world: &World, insn: &Insn) -> Option<Value> {
         match insn.flow {
             Flow::CallTo(Some(register)) => Some(self.of(register)),

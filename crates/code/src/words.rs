@@ -83,7 +83,8 @@ struct Facts {
     chains: Vec<Chain>,
     loads: BTreeMap<(Stride, Place), Group>,
     stores: BTreeMap<(Stride, Place), Group>,
-    /// The number of operands on the stack that are read, and of those that are written.
+    /// The numbers of operands that are read and written at a constant offset from the stack
+    /// pointer.
     spilled: [u64; 2],
     gathers: u64,
     scatters: u64,

@@ -46,7 +46,7 @@ fn one(bytes: &[u8], at: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// Returns an instruction's text, as GNU's assembler writes it.
+/// Returns an instruction's text in the syntax of GNU's assembler.
 pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     let instruction = one(bytes, at)?;
     let mut formatter = GasFormatter::new();
@@ -272,7 +272,7 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
     let (read, written) = use_of_memory(instruction, info);
     let bytes = instruction.memory_size().size() as u16;
     let mnemonic = instruction.mnemonic();
-    // A `nop` or a prefetch does not access its operand.
+    // A `nop` or a prefetch does not access its memory operand, so it does not count as a load.
     if read && (has_memory || instruction.is_string_instruction()) {
         class.bits |= Class::LOAD;
         class.loaded = bytes;
@@ -321,7 +321,7 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
 /// A kind of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arithmetic {
-    /// `a * b + c` in one instruction.
+    /// Multiplications with additions or subtractions in one instruction, such as `a * b + c`.
     MultiplyAdd,
     /// Additions and subtractions.
     Add,
@@ -358,7 +358,7 @@ pub struct Detail {
     /// Moves, conversions and comparisons are not arithmetic. Adding a constant to a general
     /// register, or subtracting one from it, only counts, and is not arithmetic either.
     pub arithmetic: Option<Arithmetic>,
-    /// The size of the vectors; 0 for scalars.
+    /// The number of bits of the instruction's widest vector; 0 if it uses no vectors.
     pub bits: u32,
     /// How many numbers the instruction computes side by side, if its name shows it.
     pub lanes: Option<u32>,
@@ -479,7 +479,8 @@ fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     if bits == 0 {
         return Some(1);
     }
-    // Instructions whose names begin with these words add numbers of one vector to each other.
+    // Instructions whose names begin with these letters add neighbouring numbers, or products of
+    // numbers, to each other.
     let across = ["hadd", "hsub", "phadd", "phsub", "psad", "pmadd", "dp", "pdp"];
     let across = across.iter().any(|first| name.starts_with(first));
     let is_integer = name.starts_with('p');

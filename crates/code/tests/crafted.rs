@@ -169,8 +169,8 @@ fn segments_are_found_in_any_order() {
 }
 
 /// Functions outside the code have the names that `add_outside` was given. The code calls a
-/// function whose address it loads from memory, and another one whose address is an immediate
-/// operand.
+/// function whose address it loads from memory, one whose address is an immediate operand, and one
+/// whose address is unknown.
 #[test]
 fn callees_of_code_without_a_file_have_the_names_that_were_noted() {
     use code::callees::find;

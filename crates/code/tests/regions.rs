@@ -75,7 +75,7 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     let headers: BTreeSet<u64> = region.loops.iter().map(|l| l.header).collect();
     assert_eq!(headers, cycles, "{what} {id}: headers of loops");
     // A loop's jump back need not go to the header, which compilers may place in the middle of the
-    // loop. So only the number of jumps back is compared.
+    // loop. So the test only checks that there are at least as many jumps back as headers.
     let back = |(at, line): &(&u64, &&Line)| {
         line.targets.iter().any(|to| to <= at && among.contains_key(to))
     };
@@ -110,7 +110,8 @@ fn agree(looked: &Looked, id: u32, what: &str) {
         let more = judged.checked_sub(own_count);
         assert!(more.is_some_and(|more| more <= own.hooks), "{what} {id}: {own:?} {all:?}");
     }
-    // An innermost loop that is `straight` has no hooks, so its counts must be equal.
+    // In these programs, an innermost loop that is `straight` has no hooks, so its counts must
+    // equal those of the listing.
     for l in region.loops.iter().filter(|l| l.innermost && l.straight) {
         let body = listing::body(&among, l.header);
         let count = |of: fn(&Line) -> bool| body.iter().filter(|line| of(line)).count() as u64;

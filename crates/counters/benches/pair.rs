@@ -99,7 +99,8 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 fn main() {
     for n in [1usize, 3, 5] {
-        // These are page-faults, task-clock, dummy, minor-faults and major-faults.
+        // The numbers select the software counters page-faults, task-clock, dummy, minor-faults and
+        // major-faults.
         let plan = Plan::new([2, 1, 9, 5, 6].map(counter)[..n].to_vec()).expect("one group");
         let mut counters = ThreadCounters::closed();
         if let Err(failure) = counters.open(&plan) {

@@ -18,8 +18,8 @@
 //! The read path does not allocate, lock, panic or use standard I/O. Every system call is made
 //! directly (module `sys`), so errno is not touched. Before this crate closes a counter's
 //! descriptor, it checks that the number still refers to that counter. Where the processor and the
-//! kernel allow it, the module `user` reads a group without a system call, and writes the same
-//! words to [`Readings`].
+//! kernel allow it, the module `user` reads a group without a system call. It writes the same words
+//! to [`Readings`] as read(2) would.
 
 pub mod perf;
 pub mod plan;

@@ -205,7 +205,7 @@ macro_rules! kinds {
         #[non_exhaustive]
         pub enum OpenErrorKind {
             $( #[doc = concat!("`", stringify!($errno), "`: ", $help)] $kind, )*
-            /// A seccomp filter kills every process that calls `perf_event_open`.
+            /// A seccomp filter would kill the process if it called `perf_event_open`.
             Killed,
             /// Any other error number.
             Other,

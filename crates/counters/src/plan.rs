@@ -1,5 +1,5 @@
 //! The counters of one run, arranged in groups. The groups are validated once, so that opening and
-//! reading need no checks.
+//! reading need not validate them again.
 
 use core::fmt;
 

@@ -95,8 +95,8 @@ pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     if ret == 0 { Ok(id) } else { Err(-ret as i32) }
 }
 
-/// Sets the filter of the tracepoint counter `fd`: it counts only events that meet this condition.
-/// Returns the error number if the kernel refuses it.
+/// Makes the tracepoint counter `fd` count only events that meet the condition in `filter`. Returns
+/// the error number if the kernel refuses the filter.
 pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32> {
     // `_IOW('$', 6, char *)` in linux/perf_event.h on 64-bit machines.
     const PERF_EVENT_IOC_SET_FILTER: usize = 0x4008_2406;
@@ -142,12 +142,12 @@ fn mmap(bytes: usize, protection: i32, flags: i32, fd: i32) -> Result<*mut u8, i
     // SAFETY: the address is 0, so the kernel chooses a free one, and the new mapping does not
     // affect existing memory.
     let at = unsafe { syscall6(libc::SYS_mmap, args) };
-    // The last 4095 addresses are error numbers.
+    // A result between −4095 and −1 is a negated error number, and no address.
     if (-4095..0).contains(&at) { Err(-at as i32) } else { Ok(at as usize as *mut u8) }
 }
 
-/// Maps a counter's page, read-only. A ring buffer follows the page if `bytes` is larger than a
-/// page.
+/// Maps the page in which the kernel publishes a counter's state, read-only. A ring buffer follows
+/// the page if `bytes` is larger than a page.
 pub(crate) fn map_counter(fd: i32, bytes: usize) -> Result<*mut u8, i32> {
     mmap(bytes, libc::PROT_READ, libc::MAP_SHARED, fd)
 }

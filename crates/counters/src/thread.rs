@@ -7,9 +7,9 @@
 //!    └────────────────┴────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A group starts to count when it is opened, and is not stopped afterwards. The count of a
-//! profiled call is the difference of two reads. (Measured: this is 1.7 times cheaper than reset,
-//! enable, disable and read with one counter, and 8 times cheaper with five.)
+//! A group starts to count when it is opened, and no reading stops it. The count of a profiled call
+//! is the difference of two reads. (Measured: this is 1.7 times cheaper than reset, enable, disable
+//! and read with one counter, and 8 times cheaper with five.)
 //!
 //! # What can be detected when the program closes our descriptors
 //!
@@ -19,11 +19,12 @@
 //! afterwards (wrong size, layout or id) and not repeated. But this read may have consumed bytes of
 //! a pipe or socket, and it blocks if the pipe is empty and in blocking mode.
 //!
-//! No system call reads a counter and refuses a pipe (`pread` and `RWF_NOWAIT` refuse both:
-//! measured). A check before each read would cost another system call. Instead, counters have
-//! descriptors with high numbers, which the program is unlikely to reuse, because the kernel gives
-//! the lowest free number to a new descriptor. [`ThreadCounters::verify`] checks without reading.
-//! Code that intercepts the program's calls of `close` or `dup2` can call [`ThreadCounters::owns`].
+//! We know no system call that reads a counter but fails on a pipe (`pread`, and `preadv2` with
+//! `RWF_NOWAIT`, fail on both: measured). A check before each read would cost another system call.
+//! Instead, counters have descriptors with high numbers, which the program is unlikely to reuse,
+//! because the kernel gives the lowest free number to a new descriptor. [`ThreadCounters::verify`]
+//! checks without reading. Code that intercepts the program's calls of `close` or `dup2` can call
+//! [`ThreadCounters::owns`].
 
 use core::{fmt, ptr};
 
@@ -48,7 +49,7 @@ pub struct ThreadCounters<'plan> {
     state: State,
     /// For a plan with one group: the descriptor of its leader.
     leader: i32,
-    /// Size of the only group's block in bytes.
+    /// Size in bytes of what `read(2)` returns for the only group.
     bytes: usize,
     /// Number of counters in the only group.
     nr: u64,
@@ -72,8 +73,7 @@ enum State {
     // As the first variant, this has the value 0. Memory that the kernel zeroed in a forked child
     // therefore means closed.
     Closed,
-    /// There is one group, which has perf's counters: one `read(2)` directly into the buffer
-    /// suffices.
+    /// One group of perf counters without pages: one `read(2)` directly into the buffer suffices.
     OneGroup,
     /// One group of hardware counters, which have pages for reads in user space.
     OneInUser,
@@ -94,8 +94,8 @@ pub enum ReadStatus {
     /// had no memory, or the script of a simulated counter says so. See [`Readings::missing`].
     /// Later readings may work.
     Partial,
-    /// A descriptor no longer refers to our counter, or this process is a forked child. This is
-    /// reported once; nothing is read until the counters are opened again.
+    /// A descriptor no longer refers to our counter, or this process is known to be a forked child.
+    /// This is reported once; nothing is read until the counters are opened again.
     DescriptorLost,
     /// Nothing is open, or a descriptor was lost earlier.
     Closed,
@@ -183,8 +183,8 @@ impl<'plan> ThreadCounters<'plan> {
                 }
             }
             // Linux 6.18 does not schedule a member whose PMU differs from its leader's until the
-            // thread is switched out and in. `{page-faults,task-clock}` opens and reads, but its
-            // second counter does not advance (measured).
+            // thread is switched out and in. Without the restart below, `{page-faults,task-clock}`
+            // opens and reads, but its second counter does not advance (measured).
             if group.len > 1 {
                 sys::perf_event_restart(leader);
             }
@@ -539,9 +539,9 @@ impl<'plan> ThreadCounters<'plan> {
         self.sim.clear();
     }
 
-    /// Closes the descriptors that are still ours, and resets each field. Assigning a whole new
-    /// value would first build that value on the stack, and so take most of the stack that the
-    /// recorder may use.
+    /// Closes the descriptors that are still ours, and resets every field but `sim`. Assigning a
+    /// whole new value would first build that value on the stack, and so take most of the stack
+    /// that the recorder may use.
     fn release(&mut self) {
         // Members are closed before their leader, so that the kernel does not have to split the
         // group.
@@ -580,10 +580,10 @@ fn block_words(group: Group) -> usize {
     3 + 2 * usize::from(group.len)
 }
 
-/// Returns the lowest number for our descriptors: three quarters of the process's limit, or of
-/// `HIGHEST` if this is smaller. Loops over low descriptors then do not reach ours. A number that
-/// is too high makes the kernel's descriptor table large (8 bytes per entry), and every fork copies
-/// it up to the highest open number.
+/// Returns the lowest number for our descriptors: three quarters of the process's limit of
+/// descriptors, or of `HIGHEST` if `HIGHEST` is smaller. Loops over low descriptors then do not
+/// reach ours. A number that is too high makes the kernel's descriptor table large (8 bytes per
+/// entry), and every fork copies it up to the highest open number.
 fn high_descriptor() -> i32 {
     const HIGHEST: u64 = 8192;
     let limit = sys::descriptor_limit().unwrap_or(1024).min(HIGHEST);

@@ -7,9 +7,10 @@
 //!                └──────────────► one read(2) per reading ◄─────────────────────┘
 //! ```
 //!
-//! A group is read this way as a whole or not at all, so that values and times cover one interval.
-//! A reading takes tens of nanoseconds instead of hundreds, and no system call. Where this is not
-//! possible, the kernel reads the group, which is neither a loss nor an error.
+//! A group is read without the kernel as a whole or not at all, so that values and times cover one
+//! interval. A reading takes tens of nanoseconds instead of hundreds, and no system call. Where
+//! such a reading is not possible, the kernel reads the group, which is neither a loss nor an
+//! error.
 //!
 //! # What keeps it correct
 //!

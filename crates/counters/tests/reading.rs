@@ -162,8 +162,8 @@ fn a_failed_open_leaks_nothing_and_names_the_counter() {
         perf("absent", 1, absent),
     ])
     .unwrap();
-    // The test runs in a child, because other tests of this process open descriptors at the same
-    // time.
+    // The test runs in a child process, because other tests in this process open descriptors at the
+    // same time.
     let code = in_child(|| {
         let before = count_descriptors();
         let mut counters = ThreadCounters::closed();
@@ -420,7 +420,8 @@ fn software_counters_are_read_without_their_descriptors() {
             in_user += 1;
             assert_eq!([0, 1].map(|i| end.since(&begin, i)), [Some(3); 2]);
         } else {
-            // A context switch happened between the two readings.
+            // After a context switch between the two readings, the kernel had to read, so the
+            // counters were lost.
             counters.open(&plan).unwrap();
             assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
         }
@@ -444,9 +445,9 @@ fn no_event_is_lost_however_many_there_are() {
     let mut before = [Readings::new(), Readings::new()];
     let mut after = before.clone();
     for round in 0..3 {
-        // The interval of the counter that the kernel reads begins before the other one and ends
-        // after it. Events between the ends of the two intervals, such as copies of pages after a
-        // fork in another thread, are only in the kernel's count.
+        // The interval of the counter that the kernel reads begins before the interval of the other
+        // counter and ends after it. Events between the ends of the two intervals, such as copies
+        // of pages after a fork in another thread, are only in the kernel's count.
         for i in [1, 0] {
             assert_eq!(counters[i].read(&mut before[i]), ReadStatus::Complete);
         }

@@ -45,8 +45,8 @@ impl Only {
 /// Compares the ranks of each run.
 ///
 /// # Errors
-/// Fails if a file cannot be read, has rows of a recording that its part does not list, or has a
-/// column or value that is not valid.
+/// Fails if a file cannot be read, is not inside the dataset's directory, has rows of a recording
+/// that its part does not list, or has a column or value that is not valid.
 pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     let mut all = Gathered::default();
     for part in &dataset.parts {
@@ -109,8 +109,9 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
         all.about(run, rows.text("op_key")?.value(at), about);
         Ok(())
     })?;
-    // Rows of the same op follow each other, so they are merged op by op. A rank may have tens of
-    // thousands of rows.
+    // Rows of the same op follow each other, so they are added up first, and the histogram of the
+    // op is looked up once for all of them. A look-up for each row would be slow, because a rank
+    // may have tens of thousands of rows.
     let mut of_op = (String::new(), String::new(), Histogram::default());
     each(dataset, Table::Hist, &["op_key", "bucket", "calls"], only, |rows, run, _, at| {
         let bucket = rows.small("bucket")?.value(at);
@@ -132,9 +133,9 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     Ok(found)
 }
 
-/// Returns the begin and the end of each call of the ops with these keys, for each rank in order of
-/// time. The times are those of the rank's own clock. A rank whose calls are not in the dataset has
-/// an empty list.
+/// Returns, for each rank, the begin and the end of each call of the ops with these keys, in order
+/// of time. The times are those of the rank's own clock. A rank whose calls are not in the dataset
+/// has an empty list.
 ///
 /// # Errors
 /// Fails for the same reasons as [`across`].

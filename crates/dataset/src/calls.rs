@@ -79,8 +79,8 @@ pub(crate) fn write(
 impl Calls<'_> {
     fn add(&mut self, profile: &Profile, columns: &Columns, names: &BTreeMap<Key, OpName>) {
         let line = &profile.timeline;
-        // This process may have no row for the op: the calls of plugins are in the rows of the
-        // process in which the plugins ran. The op has the same key there.
+        // The process of `columns` may have no row for the op: the calls of plugins are in the rows
+        // of the process in which the plugins ran. The op has the same key there.
         let op_of = |export: u32| {
             let op = profile.ops.of(columns.process, export).map(|op| profile.ops.row_of(op));
             let wanted = |key: &Key| match (*key, op) {

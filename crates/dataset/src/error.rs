@@ -12,12 +12,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file cannot be read or written.
+    /// A file or directory cannot be read or written.
     #[error("{what} {}: {source}", path.display())]
     Io {
         /// The operation that was tried.
         what: &'static str,
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -50,12 +50,12 @@ pub enum Error {
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What was found, and what was expected.
+        /// What is not valid or not known.
         why: String,
     },
-    /// The dataset has another version of the recording in a merged part. That version has less
-    /// contents than the new one, or is redacted differently. An export never changes files that
-    /// contain several ranks.
+    /// The dataset has another version of the recording in a merged part. That version lacks
+    /// something that the new one has, or only one of the two is redacted. An export never changes
+    /// files that contain several ranks.
     #[error("rank {rank} is already in {}, merged and with other contents: {advice}", path.display())]
     Merged {
         /// The JSON file of the merged part.
@@ -85,7 +85,8 @@ pub enum Error {
         /// The type that the column should have.
         expected: String,
     },
-    /// The profile is of a kind that cannot be put into a dataset.
+    /// The profile cannot be put into a dataset, because of its kind or because of the export's
+    /// options.
     #[error("the profile cannot be exported: {0}")]
     Profile(String),
 }

@@ -29,7 +29,8 @@ pub struct Options {
     pub world_size: Option<u32>,
     /// Whether to write a row for each call, in addition to the statistics.
     pub calls: bool,
-    /// Whether to replace names of ops, programs and machines.
+    /// Whether to replace the names of ops and machines, and leave out programs, libraries,
+    /// arguments, source locations and labels.
     pub redacted: bool,
     /// Whether the recording has not ended, so that a later export will replace the part.
     pub unfinished: bool,
@@ -49,18 +50,19 @@ pub enum Exported {
 ///
 /// While a recording goes on, each export replaces the recording's part. The files of the table
 /// `calls` usually stay, and a new file has the calls that are new. If the older files cannot be
-/// continued, one file with all calls replaces them. An export of an earlier state of the
-/// recording, for example by a process that took long, changes nothing.
+/// continued, one file with all calls replaces them. An export of an earlier state of the recording
+/// (for example by a slow process) changes nothing, unless only the new export is redacted.
 ///
 /// Exports to one rank wait for each other, except on file systems that cannot lock directories
 /// (NFS).
 ///
 /// # Errors
 ///
-/// Fails if `dir` is neither empty nor a dataset of this version, and if a file cannot be written.
-/// Fails if the profile has several passes (`run --passes`), and if calls are wanted although only
-/// some of them were timed (`run --budget`). Fails with [`Error::Merged`] if the recording was
-/// merged with other ranks, and has changed since.
+/// Fails if `dir` is a dataset of another version, if it is no dataset and has foreign files, and
+/// if a file cannot be written. Fails if the profile has several passes (`run --passes`), and if
+/// calls are wanted although only some of them were timed (`run --budget`). Fails with
+/// [`Error::Merged`] if the recording was merged with other ranks, and the merged version lacks
+/// contents of this one or is redacted differently.
 pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Exported> {
     check(profile, dir, options)?;
     let member = Member {

@@ -64,7 +64,7 @@ impl Fresh {
         Ok(Self { out: BufWriter::with_capacity(1 << 16, file), path, hash, bytes: 0 })
     }
 
-    /// Gives the file its final name, which `name` makes from a hash of the contents.
+    /// Gives the file its final name: what `name` returns for a hash of the contents.
     pub fn finish(&mut self, name: impl FnOnce(&str) -> String) -> Result<String> {
         let name = name(&in_digits(&self.hash.clone().finalize()));
         let target = self.path.with_file_name(&name);

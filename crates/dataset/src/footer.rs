@@ -127,8 +127,8 @@ fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether the texts of a column are in the range. Statistics may contain only the
-/// beginning of a long text. Such texts are not compared.
+/// Returns whether the smallest and the largest text in the statistics of a column are in the
+/// range. Statistics may contain only the beginning of a long text. Such texts are not compared.
 fn texts(column: &ColumnChunkMetaData, range: &RangeInclusive<Vec<u8>>) -> bool {
     let Some(own) = column.statistics() else { return true };
     let low = own.min_bytes_opt().filter(|_| own.min_is_exact());

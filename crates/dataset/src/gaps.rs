@@ -23,7 +23,8 @@ pub enum Gap {
     Several { run: String, ranks: Ranks },
     /// Some ranks have a recording that had not ended when it was added.
     Unfinished { run: String, ranks: Ranks },
-    /// A part that is left out, because a file does not match the part's description.
+    /// A recording that is left out, because a file of its part does not match the part's
+    /// description.
     Broken {
         run: String,
         rank: u32,
@@ -32,20 +33,21 @@ pub enum Gap {
         /// The file, and how it does not match.
         why: String,
     },
-    /// Something in the directory of parts that cannot be read as a part.
+    /// Something in the directory of parts that is left out: it is not a valid part, or it repeats
+    /// recordings of another part.
     Unreadable {
-        /// The file, and why it is not a part.
+        /// The path of what is left out, and the reason.
         why: String,
     },
 }
 
 impl Gap {
-    /// Returns whether something of the dataset is left out because it cannot be read.
+    /// Returns whether something of the dataset is left out.
     pub fn is_left_out(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
     }
 
-    /// Returns the run that the gap is about.
+    /// Returns the run that the gap is about, or `None` if the run is not known.
     pub fn run(&self) -> Option<&str> {
         match self {
             Self::NoPart { run, .. }

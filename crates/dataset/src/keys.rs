@@ -2,9 +2,9 @@
 //!
 //! A key is a hash of the op's name, library and role, and of the types and shapes of its
 //! arguments. The device is not part of the key, because ranks use different devices. The source
-//! location is not part of it either, because it contains a path on one machine. If two ops of a
-//! process have the same key for these reasons, only the first one keeps it. Each later op gets
-//! another key: a hash of this key and of the number of earlier ops with it.
+//! location is not part of it either, because it contains a path on one machine. If several ops of
+//! a process have the same key, only the first op keeps it. Each later op gets another key: a hash
+//! of this key and of the number of earlier ops with it.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -34,8 +34,8 @@ pub const GROWING_PART_SCHEMA: &str = "counterpoint.dataset_part/2";
 /// The largest number of ranks of a run.
 pub const MOST_RANKS: u32 = 1 << 20;
 /// The largest number of counters of a part. Each counter is a column of the table `calls`, and a
-/// writer keeps some rows of all columns in memory. A recording has 32 at most; a merged part has
-/// the counters of all its ranks.
+/// writer needs memory for each column. A recording has 32 at most; a merged part has the counters
+/// of all its ranks.
 pub const MOST_COUNTERS: usize = 1024;
 
 /// A recording of one rank, or recordings of several ranks in files that they share.
@@ -160,8 +160,8 @@ pub struct Member {
     /// Whether the recording had not ended when it was exported.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
-    /// The number of calls of the recording when it was exported. This number only grows, so it
-    /// shows which of two exports is the later one.
+    /// The number of calls of the recording when it was exported. This number never becomes
+    /// smaller: of two exports, the one with the larger number is the later one.
     pub recorded_calls: u64,
     /// The version of the program that made the rows.
     pub program_version: String,
@@ -252,8 +252,9 @@ pub fn is_part_json(name: &str) -> bool {
     name.starts_with("part-") && name.ends_with(".json")
 }
 
-/// Turns a text into the name of a file. Each byte of a special character becomes `%` and two
-/// hexadecimal digits. Query engines expect this encoding in names of directories such as `run=R`.
+/// Turns a text into the name of a file. Each byte that is not an ASCII letter, a digit, `.`, `_`
+/// or `-` becomes `%` and two hexadecimal digits, and so does a dot at the beginning. Query engines
+/// expect this encoding in names of directories such as `run=R`.
 pub fn escaped(text: &str) -> String {
     let mut name = String::new();
     for (place, byte) in text.bytes().enumerate() {

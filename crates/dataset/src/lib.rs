@@ -27,8 +27,8 @@
 //! | [`steps`] | places at which tests kill or stop a writer |
 //! | [`error`] | the error type |
 //!
-//! Without the feature `write`, the crate contains only what a reader needs, because
-//! `counterpoint-query` has another version of Arrow.
+//! Without the feature `write`, the crate contains only what a reader needs, and does not depend on
+//! Arrow: `counterpoint-query` uses another version of Arrow.
 //!
 //! Invariants: a part exists if its JSON file exists. That file is written after the Parquet files
 //! that it lists, and replaced as a whole. So a writer that is killed leaves the old or the new

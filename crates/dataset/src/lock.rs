@@ -16,7 +16,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// The right to write the parts of a rank, until the value is dropped.
+/// The lock for the parts of a rank, until the value is dropped; not held if the file system cannot
+/// lock directories.
 pub(crate) struct RankLock {
     directory: File,
     is_held: bool,
@@ -41,8 +42,9 @@ impl RankLock {
         Ok(Self { directory: opened, is_held })
     }
 
-    /// Returns whether the lock is held, so that other processes have to wait. While it is held,
-    /// nobody else writes, so files that no part lists are left over from killed processes.
+    /// Returns whether the lock is held, so that other processes have to wait. While it is held, no
+    /// other export writes files of this rank, so files that no part lists are left over from
+    /// killed processes.
     pub fn is_held(&self) -> bool {
         self.is_held
     }

@@ -49,7 +49,8 @@ pub struct Merged {
 /// Merges these datasets into a directory that exists and is empty.
 ///
 /// # Errors
-/// Fails if a file cannot be read or written, or does not match the description in its part.
+/// Fails if a file cannot be read or written, or does not match the description in its part, or if
+/// the ranks of a run have too many counters together.
 pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     let mut merged = Merged::default();
     let mut chosen: BTreeMap<(&str, u32, &str), (&Member, &Dataset, &Part)> = BTreeMap::new();

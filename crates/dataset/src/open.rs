@@ -25,7 +25,8 @@ pub struct Dataset {
     pub dir: PathBuf,
     /// The parts whose files all exist and match their descriptions, sorted by their first member.
     pub parts: Vec<Part>,
-    /// What is missing in the dataset, or would be misread.
+    /// What readers of the dataset must know: missing, repeated, unfinished or unreadable
+    /// recordings.
     pub gaps: Vec<Gap>,
 }
 
@@ -102,7 +103,7 @@ impl Dataset {
     }
 
     /// Opens a dataset and calls `read` with it. If `read` fails and the parts have changed
-    /// meanwhile, both steps are repeated.
+    /// meanwhile, both steps are repeated, a few times at most.
     ///
     /// # Errors
     /// Fails if [`Dataset::open`] or `read` fails.
@@ -255,7 +256,7 @@ fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
 }
 
 /// Returns the path of a Parquet file. Returns `None` if the path is outside of the table's
-/// directory, leads through a link, or does not end in `.parquet`.
+/// directory, contains a hidden name, leads through a link, or does not end in `.parquet`.
 pub(crate) fn place(dir: &Path, table: &str, file: &File) -> Option<PathBuf> {
     let mut path = dir.to_owned();
     let names = components(&file.path)?;

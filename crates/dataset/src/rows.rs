@@ -137,7 +137,7 @@ impl Rows {
     }
 }
 
-/// Rounds to ns. Returns `None` if the number does not fit.
+/// Rounds to ns. Returns `None` if the number may not fit into 64 bits.
 fn whole(ns: f64) -> Option<i64> {
     // Slightly below 2⁶³.
     (ns.abs() < 9.2e18).then(|| ns.round() as i64)
@@ -162,8 +162,8 @@ fn known(row: &Row) -> &'static str {
     }
 }
 
-/// Returns the interval in which the number of calls is, as its two ends. They are equal if the
-/// number is exact.
+/// Returns the two ends of the interval in which the number of calls is; `None` if they are not
+/// known. Both ends are equal if the number is exact.
 fn calls_within(row: &Row) -> [Option<i64>; 2] {
     let exact = |calls: u64| [whole(calls as f64); 2];
     let Some(sampled) = row.sampled.as_deref() else { return exact(row.calls) };
@@ -390,7 +390,7 @@ impl Made<'_> {
 }
 
 /// Returns the losses that belong to no process. If the analysis found contradictions in the
-/// profile, their number is one more loss.
+/// profile, these are one more loss, with their number as its count.
 fn analysis_losses(summary: &Summary, profile: &Profile) -> Vec<LossCount> {
     let mut own = profile.losses.clone();
     if !summary.violations.is_empty() {

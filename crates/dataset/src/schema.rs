@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Returns the Arrow type of the column.
+    /// Returns the Arrow type of a column of this kind.
     #[cfg(feature = "write")]
     pub fn data_type(self) -> DataType {
         match self {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The number of steps until the process kills or stops itself; 0 if it does not.
 static LEFT: AtomicU32 = AtomicU32::new(0);
-/// Whether the process stops, instead of killing itself, at the last of the steps in [`LEFT`].
+/// Whether the process stops, instead of killing itself, when [`LEFT`] becomes 0.
 static ONLY_STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Makes this process kill itself at this step, counted from 1.

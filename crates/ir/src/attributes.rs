@@ -1,8 +1,8 @@
 //! Removes attributes that instrumentation makes false.
 //!
 //! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute (such
-//! as `memory(none)`) still promised that it does none of this, the next optimisation would join
-//! two calls with the same arguments, and the count of calls would be wrong. Such attributes of the
+//! as `memory(none)`) still promised that it does none of this, a later optimisation could join two
+//! calls with the same arguments, and the count of calls would be wrong. Such attributes of the
 //! function's callers, and of the calls to the function, would be false as well. So these
 //! attributes are removed from instrumented functions, from calls that may reach a function defined
 //! here, and from functions with such calls. Calls to functions that are only declared keep their
@@ -97,8 +97,8 @@ impl Weaker {
     /// Removes the false attributes of a definition. `tail` is the text between its arguments and
     /// its body.
     pub fn definition(&self, text: &[u8], tail: Span, edits: &mut Edits) {
-        // `tail` may contain operands of `prefix` and similar words, but these contain none of the
-        // attributes.
+        // `tail` may contain operands (for example of `prefix`), but these operands contain none of
+        // the attributes.
         for piece in false_now(text, tail) {
             edits.replace(piece, "");
         }

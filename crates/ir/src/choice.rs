@@ -7,7 +7,8 @@ use crate::function::{Body, Terminator};
 use crate::loops::Loops;
 use crate::schedule::Schedule;
 
-/// The functions whose calls are recorded, as the hits of loops are. Each of them gets an id.
+/// The functions whose calls are recorded in the same way as the hits of loops. Each of them gets
+/// an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Functions {
     /// Functions with an instrumented loop.
@@ -71,29 +72,29 @@ impl Options<'_> {
     }
 }
 
-/// The chosen parts of one function.
+/// The chosen loops of one function, and whether its calls are recorded.
 #[derive(Debug, Default)]
 pub struct Choice {
     /// Whether the calls of the function are recorded, so that it needs an id.
     pub function: bool,
     /// The chosen loops, in the order of [`Loops::all`].
     pub loops: Vec<u32>,
-    /// How many loops the options leave out.
+    /// The number of loops that were not selected.
     pub left: usize,
     /// For each loop: the loop itself if it is chosen, or else the nearest chosen loop around it,
     /// or [`NONE`].
     pub nearest: Vec<u32>,
-    /// The loops that cannot be instrumented, with the reasons.
+    /// The selected loops that cannot be instrumented, with the reasons.
     pub unfit: Vec<(u32, &'static str)>,
 }
 
 impl Choice {
-    /// Chooses the loops that `options` select.
+    /// Chooses the loops that `options` select and that can be instrumented.
     pub fn make(options: &Options, body: &Body, loops: &Loops) -> Self {
         Self::among(options.functions, body, loops, |l| options.takes(loops, l))
     }
 
-    /// Chooses the loops that `takes` accepts.
+    /// Chooses the loops that `takes` accepts and that can be instrumented.
     pub fn among(
         functions: Functions,
         body: &Body,
@@ -162,7 +163,7 @@ const MOST_WORK: u64 = 10_000_000;
 
 /// Returns for each loop why it cannot be instrumented, or `None`.
 ///
-/// A hook is code at the begin or end of a hit (an execution of the loop from its entry to its
+/// A hook is code at the beginning or end of a hit (an execution of the loop from its entry to its
 /// exit). It needs a new block on an edge of the control flow. An edge to a landing pad or from an
 /// `indirectbr` cannot have a new block. A loop that an exception leaves can be instrumented
 /// nevertheless: its hit begins, and no hook records the end.

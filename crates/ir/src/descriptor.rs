@@ -15,7 +15,7 @@ use crate::module::{Module, PREFIX};
 use crate::scan::{Span, Token, Tokens, number};
 
 /// The priority of our constructor and destructor in LLVM's lists. Priorities up to 100 are
-/// reserved for the implementation. Ours comes directly after them.
+/// reserved for the compiler and its libraries. Ours comes directly after them.
 const PRIORITY: u32 = 101;
 
 /// The names of the added definitions.
@@ -59,7 +59,7 @@ pub(crate) fn quoted(bytes: &[u8], out: &mut String) {
 }
 
 impl Descriptor<'_> {
-    /// Writes the definitions at the top level.
+    /// Writes the side table, the descriptor and the functions as text to `out`.
     pub fn write(&self, module: &Module, writer: &mut Writer, out: &mut String) {
         let names = self.names;
         let (descriptor, table) = (names.of("module"), names.of("table"));
@@ -67,8 +67,8 @@ impl Descriptor<'_> {
         let _ = write!(out, "{table} = internal constant [{bytes} x i8] c\"");
         quoted(self.table.as_bytes(), out);
         out.push_str("\", align 1\n");
-        // Mode log has no rehearsal, because the log would contain the empty hits like those of the
-        // program.
+        // Mode log has no rehearsal, because its empty hits would be in the log, too, like hits of
+        // the program.
         let rehearse = match self.mode {
             Mode::Log => "null".to_owned(),
             _ => names.of("rehearse"),
@@ -137,8 +137,8 @@ impl Descriptor<'_> {
 
     /// Writes two functions that register the module once: an internal one, and an exported one for
     /// loaders that run no constructors. The constructor does not call the exported one: if two
-    /// copies of a module are loaded, this name means the function of only one copy, so the other
-    /// copy would not be registered.
+    /// copies of a module are loaded, the exported name means the function of only one copy, so the
+    /// other copy would not be registered.
     fn attach(&self, out: &mut String) {
         let names = self.names;
         let (attach, registered) = (names.of("attach"), names.of("registered"));

@@ -159,7 +159,8 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     (order, parent)
 }
 
-/// The forest of the algorithm: the nodes that are processed, with compressed paths to their roots.
+/// The forest of the algorithm: it links the nodes that have been processed, with compressed paths
+/// to their roots.
 struct Forest {
     ancestor: Vec<u32>,
     label: Vec<u32>,
@@ -171,8 +172,8 @@ impl Forest {
         Self { ancestor: vec![NONE; n], label: (0..n as u32).collect(), path: Vec::new() }
     }
 
-    /// Returns the node with the smallest semidominator on the path from `v` to its root, without
-    /// the root. If `v` is a root, returns `v`.
+    /// Returns the node with the smallest semidominator among those on the path from `v` to its
+    /// root, without the root. If `v` is a root, returns `v`.
     fn eval(&mut self, v: u32, semi: &[u32]) -> u32 {
         let mut u = v;
         while self.ancestor[u as usize] != NONE

@@ -31,7 +31,7 @@ pub enum IrError {
         /// The bracket.
         bracket: char,
     },
-    /// A definition has no name, no arguments or no body.
+    /// A definition has no name, no argument list or no body.
     #[error("line {line}: this definition has no {what}")]
     Definition {
         /// The line, from 1.
@@ -49,10 +49,10 @@ pub enum IrError {
         /// The defect.
         why: String,
     },
-    /// The text has typed pointers, which only LLVM 14 and older write.
+    /// The text has typed pointers, which LLVM writes by default only up to version 14.
     #[error("line {line}: pointers with a type (as in i8*) are of LLVM 14 or older")]
     TypedPointers {
-        /// The line of the first such pointer, from 1.
+        /// The line of the first such pointer (or of the definition that contains it), from 1.
         line: u32,
     },
     /// The text is already instrumented: it has a descriptor.
@@ -75,7 +75,7 @@ pub enum IrError {
     /// The file is recognised as something other than MLIR's text.
     #[error("this is {0}, not the text of MLIR")]
     NotMlir(&'static str),
-    /// The text is MLIR's text in the generic form, in which every operation's name is in quotes.
+    /// The text is MLIR in its generic form, in which every operation's name is in quotes.
     #[error("line {line}: MLIR's generic form cannot be read")]
     Generic {
         /// The line, from 1.

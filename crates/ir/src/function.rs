@@ -7,7 +7,7 @@ use crate::error::IrError;
 use crate::module::Definition;
 use crate::scan::{Cursor, Place, Span, Token, Tokens, find, is_plain, name, plain_end};
 
-/// The instruction that ends a block.
+/// The kind of instruction that ends a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Terminator {
     /// No known terminator.
@@ -36,7 +36,8 @@ pub struct Block {
     pub lines: [u32; 2],
     /// A range of [`Body::phis`].
     pub phis: (u32, u32),
-    /// Whether an exception enters this block.
+    /// Whether an exception may enter this block; also set for every block that ends with an
+    /// instruction of [`Terminator::Funclet`].
     pub pad: bool,
     pub end: Terminator,
     /// The statement that ends the block.
@@ -79,8 +80,8 @@ pub struct Body {
     pub use_orders: Vec<Span>,
     /// Offset after the last `alloca` of constant size in the entry block, or that block's start.
     pub entry: u32,
-    /// Whether the module declares `@llvm.experimental.deoptimize`, whose calls must stay before
-    /// `ret`.
+    /// Whether the module declares `@llvm.experimental.deoptimize`, whose calls must stay directly
+    /// before `ret`.
     pub deoptimizes: bool,
     /// Why the function is left unchanged, if it is.
     pub strange: Option<String>,
@@ -310,7 +311,8 @@ impl Body {
         &self.phis[from as usize..to as usize]
     }
 
-    /// Returns the control-flow graph. Two edges between the same blocks are both in the graph.
+    /// Returns the control-flow graph. Returns the graph of the blocks, in which two edges between
+    /// the same blocks are both present.
     pub fn graph(&self) -> Graph {
         let mut starts = Vec::with_capacity(self.blocks.len() + 1);
         starts.extend(self.blocks.iter().map(|block| block.edges.0));
@@ -386,7 +388,8 @@ fn is_static(text: &[u8], statement: Span, op: Span) -> bool {
             Token::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
             Token::Mark(b')' | b']' | b'}' | b'>') => depth = depth.saturating_sub(1),
             Token::Mark(b',') if depth == 0 => after_comma = true,
-            // A local name before the comma is the type, and one after it the number of elements.
+            // A local name before the comma belongs to the type; a local name after it is the
+            // number of elements.
             Token::Local if after_comma && depth == 0 => return false,
             _ => {}
         }

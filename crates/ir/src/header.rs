@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use crate::function::Body;
 use crate::scan::{Span, Token, Tokens};
 
-/// LLVM's intrinsics that write memory, without `llvm.`.
+/// How the names of LLVM's intrinsics that count as writing memory begin, without `llvm.`.
 const WRITING: [&[u8]; 7] = [
     b"memcpy",
     b"memmove",
@@ -47,8 +47,8 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
         if !begins(&[b"call ", b"tail call ", b"musttail call ", b"notail call "]) {
             return false;
         }
-        // The first global name is the called function. A call of assembly or through a pointer may
-        // have no global name.
+        // In a direct call, the first global name is the called function. A call of assembly or
+        // through a pointer may have no global name.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at + 1..]);
         match called.and_then(|name| name.strip_prefix(b"llvm.")) {
             Some(intrinsic) => WRITING.iter().any(|name| intrinsic.starts_with(name)),

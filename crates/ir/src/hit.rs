@@ -14,19 +14,20 @@ use abi::loops::{Entry, Mode, Module, Trips};
 pub trait Print {
     /// Computes the address of a field.
     fn at(&mut self, pointer: &str, offset: usize) -> String;
-    /// Reads a word of an entry in one access.
+    /// Reads a word of an entry or of its statistics in one access.
     fn load(&mut self, address: &str) -> String;
-    /// Writes a word of an entry in one access.
+    /// Writes a word of an entry or of its statistics in one access.
     fn store(&mut self, value: &str, address: &str);
     /// Reads a pointer of an entry in one access.
     fn load_pointer(&mut self, address: &str) -> String;
-    /// Reads a word that no other code changes.
+    /// Reads a word that does not change while hooks use it.
     fn load_constant(&mut self, address: &str) -> String;
     /// Reads a 32-bit field of the descriptor.
     fn setting(&mut self, offset: usize) -> String;
     /// Returns a number as an operand.
     fn number(&mut self, number: u64) -> String;
-    /// Computes a binary operation. `op` is the name of LLVM's instruction.
+    /// Computes a binary operation. Computes a number from `a` and `b` with LLVM's instruction
+    /// `op`.
     fn binary(&mut self, op: &str, a: &str, b: &str) -> String;
     /// Compares two numbers. `how` is LLVM's condition.
     fn compare(&mut self, how: &str, a: &str, b: &str) -> String;
@@ -52,7 +53,7 @@ pub trait Print {
     /// Jumps to `block` and begins it.
     fn join(&mut self, block: String);
 
-    /// Adds to a field of an entry. Returns the field's old and new value.
+    /// Adds `value` to a field of an entry. Returns the field's old and new value.
     fn add(&mut self, entry: &str, offset: usize, value: &str) -> (String, String) {
         let address = self.at(entry, offset);
         let old = self.load(&address);
@@ -61,7 +62,8 @@ pub trait Print {
         (old, new)
     }
 
-    /// Adds 1 to a field of an entry. Returns the field's old and new value.
+    /// Adds 1 to a field of an entry or to a word of its statistics. Returns the field's old and
+    /// new value.
     fn count(&mut self, entry: &str, offset: usize) -> (String, String) {
         let one = self.number(1);
         self.add(entry, offset, &one)

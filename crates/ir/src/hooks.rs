@@ -46,20 +46,21 @@ impl Clock {
     }
 }
 
-/// What the hooks of a function or loop need.
+/// The properties of a function or loop that determine its hooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hook {
     pub id: u32,
-    /// Whether the hook may read counters, as functions and loops of depth 0 or 1 do.
+    /// Whether the hooks may read counters, as those of functions and of loops of depth 0 or 1 do.
     pub counters: bool,
     /// Mode timed: whether there is a slot (a word of the stack) to which the loops inside add
     /// their times.
     pub slot: bool,
-    /// Mode timed: the id of the function or loop around this one, to whose slot it adds its time.
+    /// Mode timed: the id of the function or loop around this one, to whose slot the hooks add this
+    /// one's time.
     pub parent: Option<u32>,
 }
 
-/// The pointer to the calling thread's table.
+/// The pointer to the calling thread's table of entries.
 pub const TABLE: &str = "%cpt.table";
 
 /// Writes hooks into the text of one function.
@@ -84,7 +85,7 @@ pub struct Writer {
 pub enum Kept {
     /// The time stamp; 0 if the hit is not timed.
     Stamp,
-    /// What `begin` of the descriptor returned.
+    /// What `begin` of the descriptor returned; 0 without a call of `begin`.
     Count,
     /// The `end` function to call; null without a call of `begin`.
     End,
@@ -151,7 +152,7 @@ impl Writer {
         self.mode
     }
 
-    /// Returns a number that no other name in the function has.
+    /// Returns a number that this method has not returned before for this function.
     pub fn fresh(&mut self) -> u32 {
         self.next += 1;
         self.next

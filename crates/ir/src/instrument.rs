@@ -27,7 +27,7 @@ use crate::twice::{self, Twice};
 #[derive(Clone, Debug)]
 pub struct Instrumented {
     pub text: Vec<u8>,
-    /// The function or loop of each id.
+    /// The side table, which describes the function or loop of each id.
     pub table: SideTable,
     /// The side table as embedded in the text.
     pub json: String,
@@ -39,7 +39,7 @@ pub struct Instrumented {
 pub struct Counts {
     /// The functions with bodies.
     pub functions: usize,
-    /// The loops in analysed functions.
+    /// The loops of the functions that neither the filter nor [`Body::strange`] leaves out.
     pub loops: usize,
     /// The functions with an id.
     pub instrumented_functions: usize,
@@ -65,7 +65,8 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Reads a function and finds its loops. If its syntax is not understood, it gets no loops.
+    /// Reads a function and finds its loops. A function that must be left unchanged
+    /// ([`Body::strange`]) gets no loops.
     pub fn read<'a>(
         &mut self,
         text: &'a [u8],
@@ -100,9 +101,9 @@ struct Run<'a> {
     counts: Counts,
     /// The offset up to which the text was copied to `out`.
     done: u32,
-    /// Changes between functions that were not made yet, in the order of their offsets.
+    /// The changes still to be made in the text between functions, in the order of their offsets.
     outside: VecDeque<(Span, String)>,
-    /// New lists of constructors, if the module has none.
+    /// New lists of constructors and destructors, where the module has none.
     lists: String,
     kept: Keeper,
 }
@@ -159,9 +160,9 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     run.finish(&names, id, &triple, weights)
 }
 
-/// This number must be raised when the same text with the same options gets other ids, another side
-/// table, or other counters of iterations. Otherwise two different modules would have the same
-/// identity.
+/// This number must be raised when a change of this crate gives the same text with the same options
+/// other ids, another side table, or other counters of iterations. Otherwise two different modules
+/// would have the same identity.
 pub const REVISION: u32 = 2;
 
 /// Returns a hash of the text and the options.
@@ -403,8 +404,8 @@ impl Run<'_> {
             function.get_or_insert(&one.function);
             let entry = &mut self.table.entries[hook.id as usize];
             entry.variable = Some(one.variable.clone());
-            // The lines in this debug information are not source lines: they stand for loops of the
-            // schedule, and are replaced.
+            // The lines in the debug information of a scheduled module stand for loops of the
+            // schedule, so the entry gets the source line that the schedule knows, or none.
             (entry.file, entry.line, entry.column) = match &one.source {
                 Some((file, line)) => (Some(file.clone()), Some(*line), None),
                 None => (None, None, None),
@@ -468,7 +469,7 @@ impl Run<'_> {
     }
 }
 
-/// Numbers the function and its chosen loops, from `first` on.
+/// Numbers the function (if its calls are recorded) and its chosen loops, from `first` on.
 pub(crate) fn number_hooks(
     first: u32,
     choice: &Choice,

@@ -5,7 +5,7 @@
 //!
 //! An iteration is one run of the loop's body as it is in the text; a vectorised body counts as
 //! one. If the header only decides (`while`), its last run is not counted. If the header works
-//! ([`crate::header`]), or if the decision is in the body or after it, the last run is counted,
+//! ([`crate::header`]), or if the loop is left in the body or after it, the last run is counted,
 //! even if it was left in the middle.
 
 use std::collections::HashMap;
@@ -193,8 +193,8 @@ impl<'a> Search<'a> {
         Some(Phi { value: value.of(self.text), kind, start, next, latches, rotated })
     }
 
-    /// Returns whether the header works ([`crate::header`]). `None` if that would take too long to
-    /// find out.
+    /// Returns whether the header works ([`crate::header`]), or false if no edge leads from the
+    /// header out of the loop. `None` if that would take too long to find out.
     fn works(&mut self, l: u32, header: u32, counter: Span) -> Option<bool> {
         let body = self.body;
         if body.leaving(header).iter().all(|edge| self.loops.contains(l, edge.to)) {
@@ -252,11 +252,12 @@ struct Phi<'a> {
     next: &'a [u8],
     /// The number of edges from inside of the loop.
     latches: u32,
-    /// Whether an edge in `latches` is from the header itself.
+    /// Whether one of the edges that `latches` counts is from the header itself.
     rotated: bool,
 }
 
-/// Returns the step if this definition adds a constant to `value`.
+/// Returns the step if the definition in `line` adds a constant to `value` or subtracts one from
+/// it.
 fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
     let tokens: Vec<(Token, Span)> =
         Tokens::new(line, Span::new(0, line.len())).take(MOST_TOKENS).collect();
@@ -310,7 +311,7 @@ fn top_comma(tokens: &[(Token, Span)], from: usize) -> Option<usize> {
     })
 }
 
-/// At most this many tokens of a definition are read. The type of an element may have several
+/// At most this many tokens of a definition are read. This leaves room for element types of several
 /// tokens.
 const MOST_TOKENS: usize = 64;
 

@@ -45,13 +45,13 @@ pub struct KeptText {
 /// Why the lines of a text cannot be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// The table has only the hash of the file, and not the text.
+    /// The table has only the language, and the path and the hash of the file.
     #[error("the text of {0} was too long to be kept")]
     NotKept(String),
     /// The compressed text is damaged.
     #[error("the text of {0} in the side table is damaged")]
     Damaged(String),
-    /// The lines need more memory than is allowed.
+    /// The text or its lines need more memory than is allowed.
     #[error("the text of {0} in the side table is longer than such a table can have it")]
     TooLong(String),
     /// The file is not the one that was instrumented.
@@ -131,7 +131,8 @@ impl KeptText {
     /// very many.
     ///
     /// # Errors
-    /// Fails if the text was not kept, if it is damaged, or if `room` is too small for it.
+    /// Fails if the text was not kept, if it is damaged or longer than a kept text can be, or if
+    /// `room` is too small for it.
     pub fn numbered(&self, room: &mut u64) -> Result<BTreeMap<u32, String>, TextError> {
         let too_long = || TextError::TooLong(self.path.clone());
         let mut need = |bytes: usize| {

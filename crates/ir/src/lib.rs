@@ -1,7 +1,7 @@
-//! Reads LLVM IR as text, finds its functions and loops, and instruments them. In this crate, a
-//! *text* is a file of LLVM IR or MLIR in textual form. A *hit* is one call of a function, or one
-//! execution of a loop from its entry to its exit. A *hook* is the code that is inserted where hits
-//! begin and end. `include/counterpoint/loops.h` describes the runtime.
+//! Reads LLVM IR or MLIR as text, finds its functions and loops, and instruments them. In this
+//! crate, a *text* is a file of LLVM IR or MLIR in textual form. A *hit* is one call of a function,
+//! or one execution of a loop from its entry to its exit. A *hook* is the code that is inserted
+//! where hits begin and end. `include/counterpoint/loops.h` describes the runtime.
 //!
 //! | module | what |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | [`loops`] | natural loops |
 //! | [`choice`] | chooses the loops that are instrumented |
 //! | [`schedule`] | matches the loops of a text with those of a TVM schedule |
-//! | [`header`] | whether the first block of a loop works, or only decides whether the loop continues |
+//! | [`header`] | whether the first block of a loop does part of its work, or only decides whether the loop continues |
 //! | [`iterations`] | values that count the iterations of a loop |
 //! | [`trips`] | the number of iterations of each hit of a loop, if the text determines it |
 //! | [`twice`] | functions that return twice (`setjmp`) |

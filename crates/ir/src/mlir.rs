@@ -12,8 +12,8 @@
 //!
 //! The inserted text calls small internal functions (`begin`, `end`, …), which LLVM inlines. The
 //! calls for a loop are in new blocks on the edges into and out of the loop. Each new block passes
-//! on the arguments of its edge. The values that a hit keeps are in a stack slot of the function,
-//! which LLVM turns into registers. So recursion and threads need no special care.
+//! on the arguments of its edge. A hit keeps its values on the function's stack, and LLVM moves
+//! them into registers. So recursion and threads need no special care.
 //!
 //! | module | what |
 //! |---|---|

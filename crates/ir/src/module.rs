@@ -186,7 +186,8 @@ impl Module {
         match number(key) {
             Some(id) if id < MOST_METADATA => {
                 let id = id as usize;
-                // Numbers are nearly dense. A very high number must not make the table large.
+                // Numbers are nearly dense. A number far above those before it is ignored, because
+                // it would make the table large.
                 if id < self.metadata.len() + (1 << 16) {
                     if id >= self.metadata.len() {
                         self.metadata.resize(id + 1, Span::default());

@@ -319,7 +319,8 @@ impl Work<'_> {
         edits.insert(self.body.blocks[header as usize].text.start, &out);
     }
 
-    /// Ends the function's hit (execution) before each return that control can reach.
+    /// Ends the function's hit (execution) before each return that control can reach, or before the
+    /// call that must stay directly before that return (`musttail`, for example).
     fn returns(&self, writer: &mut Writer, edits: &mut Edits) {
         let Some(hook) = &self.function else { return };
         for (i, block) in self.body.blocks.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Reads a text of LLVM IR as statements and tokens.
 //!
 //! LLVM prints most statements on one line. A statement continues on the next line if a bracket is
-//! open (`switch`), or if the next line begins with a certain word or sign (`invoke … to label`,
-//! `landingpad … catch`). Brackets in strings, quoted names and comments do not count.
+//! open (`switch`), or, in a function, if the next line begins with a certain word or sign (`invoke
+//! … to label`, `landingpad … catch`). Brackets in strings, quoted names and comments do not count.
 
 use crate::error::IrError;
 

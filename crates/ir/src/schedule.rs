@@ -8,7 +8,8 @@
 //! These facts show from which loop of the schedule a loop of the text was compiled, the most
 //! reliable first:
 //!
-//! 1. all branches that leave the loop or repeat it have the line of the same loop;
+//! 1. the branches that are directly in the loop and leave or repeat it: their lines, as far as
+//!    known, are all of one loop of the schedule;
 //! 2. the header's label names a loop and has no ending such as `.preheader`, which the optimiser
 //!    adds to blocks that belong to another loop;
 //! 3. in an innermost loop, more than half of the instructions with such a line have the line of
@@ -190,8 +191,8 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         Self { schedule, text, body, source, own }
     }
 
-    /// Returns a loop of the schedule if its line is on all branches that leave or repeat loop `l`
-    /// and are directly in `l`.
+    /// Looks at the branches that are directly in loop `l`, leave or repeat it, and have a line.
+    /// Returns the loop of the schedule to which all these lines belong, if there is one.
     fn of_branches(&mut self, loops: &Loops, l: u32) -> Option<u32> {
         let mut found = None;
         for block in &self.own[l as usize] {

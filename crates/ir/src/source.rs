@@ -211,7 +211,8 @@ impl<'a> Source<'a> {
         best.map(|place| self.place(place)).unwrap_or_default()
     }
 
-    /// Returns the place that a loop's metadata gives, to which the terminator of `latch` refers.
+    /// Returns the place that a loop's metadata gives. The terminator of `latch` refers to this
+    /// metadata.
     fn by_metadata(&mut self, body: &Body, latch: u32) -> Option<Place> {
         let id = attached(self.text, body.blocks[latch as usize].terminator, b"!llvm.loop")?;
         let node = self.node(id)?;
@@ -239,9 +240,9 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the name of a loop's variable, from the first of these that gives one: a debug
-    /// record of a phi node of the header, TVM's name of the block, the name of a phi node. In a
-    /// header without phi nodes, the memory that the header reads first comes last. `file` is the
-    /// loop's file.
+    /// record of a phi node of the header, TVM's name of the block, the name of a phi node. If the
+    /// header has no phi nodes, the name of the memory that it reads first is tried last. `file` is
+    /// the loop's file.
     pub fn variable(
         &mut self,
         body: &Body,

@@ -66,7 +66,7 @@ pub struct Entry {
     /// function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Number of levels of loops inside: 0 for an innermost loop.
+    /// Number of levels of loops inside the function or loop: 0 for an innermost loop.
     pub height: u32,
     /// Number of other loops directly in the same loop or function.
     pub siblings: u32,
@@ -127,7 +127,7 @@ pub struct ScheduledLoop {
     /// Why the loop does not exist any more, such as `unrolled` or `vectorized`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
-    /// File and line of the loop in the source.
+    /// File and line of the source code that defined the loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<(String, u32)>,
     /// First and last line in the text of the schedule, from 1.
@@ -150,13 +150,13 @@ pub struct Skipped {
     pub why: String,
 }
 
-/// Why a text is not a side table.
+/// Why a text cannot be read as a side table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The file is not the JSON of a side table.
     #[error("not a side table of loops: {0}")]
     Json(#[from] serde_json::Error),
-    /// The side table has another version.
+    /// The side table has another version than [`VERSION`].
     #[error("side table of loops has version {found}, this program reads version {VERSION}")]
     Version {
         /// The version in the text.
@@ -213,7 +213,7 @@ impl SideTable {
         }
     }
 
-    /// Writes one line of JSON.
+    /// Returns the table as one line of JSON, without a line break.
     pub fn to_json(&self) -> Result<String, TableError> {
         Ok(serde_json::to_string(self)?)
     }

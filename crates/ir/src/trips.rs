@@ -83,8 +83,8 @@ fn calls_out(block: &[u8]) -> bool {
         if is_call && has(b" asm ") && !has(b" unwind ") {
             return false;
         }
-        // The first global name in the statement is that of the called function. Without one, a
-        // pointer is called.
+        // If the called function has a name, that is the first global name in the statement.
+        // Otherwise a pointer is called.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at..]);
         is_other || is_call && !called.is_some_and(|name| name.starts_with(b"@llvm."))
     })
@@ -152,7 +152,7 @@ pub(crate) fn passes(
         let distance = limit - at;
         return (distance % step == 0 && distance / step >= 0).then(|| distance / step);
     }
-    // The other comparisons become `at < limit` with a positive step.
+    // Any comparison by order becomes `at < limit`, for which the step must be positive.
     if predicate.get(1) == Some(&b'g') {
         (at, limit, step) = (-at, -limit, -step);
     }

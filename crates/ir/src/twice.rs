@@ -14,7 +14,7 @@ pub const WHY: &str = "it calls setjmp, or another function that returns twice";
 const NAMES: [&[u8]; 7] =
     [b"setjmp", b"_setjmp", b"sigsetjmp", b"__sigsetjmp", b"getcontext", b"savectx", b"vfork"];
 
-/// Whether this function returns twice.
+/// Whether a function of this name is known to return twice.
 pub fn is_one(name: &[u8]) -> bool {
     NAMES.contains(&name) || name.starts_with(b"llvm.eh.sjlj.setjmp")
 }
@@ -39,7 +39,7 @@ impl Twice {
     pub fn is_called(&self, text: &[u8], call: Span) -> bool {
         let mut seen = false;
         Tokens::new(text, call).any(|(token, span)| match token {
-            // The first global name in a call is that of the called function.
+            // If the called function has a name, that is the first global name in the call.
             Token::Global => !std::mem::replace(&mut seen, true) && is_one(name(span.of(text))),
             Token::Word => span.of(text) == b"returns_twice",
             Token::Attributes => {

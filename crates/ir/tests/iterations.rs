@@ -14,9 +14,9 @@ use support::{Llvm, programs, run, without_llvm};
 
 const ROUNDS: &str = "40";
 
-/// By default, the optimiser copies the first block of a loop to the place before the loop. The
-/// copy does the block's work once outside of the loop, so the number of this loop's iterations may
-/// differ.
+/// By default, the optimiser copies the first block of a loop to a place directly before the loop.
+/// The copy does the block's work once outside of the loop, so the number of this loop's iterations
+/// may differ.
 const COPIED: [&str; 1] = ["first_block_sum"];
 
 #[test]

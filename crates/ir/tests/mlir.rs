@@ -271,7 +271,7 @@ const PIECES: [&str; 30] = [
     "\"llvm.br\"()[^bb1] : () -> ()\n",
 ];
 
-/// Makes a damaged text, in which a jump may go to another block.
+/// Makes a damaged text of MLIR, in which one mention of a block's name may be changed.
 fn damaged(random: &mut Random) -> Vec<u8> {
     let mut bytes = rounds::damaged(&[SEED], &PIECES, random);
     let names = |i: &usize| bytes[*i..].starts_with(b"^bb");

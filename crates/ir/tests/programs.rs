@@ -73,7 +73,7 @@ fn exceptions_and_threads_print_the_same() {
 type Entered = (&'static str, Option<(u32, usize)>, u64);
 
 /// Returns how often loops and functions of `kernels.c` are entered when its arguments are `n` and
-/// `m`. A loop's index counts the function's loops of the same depth.
+/// `m`. A loop's index is its position among the function's loops of the same depth.
 fn entered(n: u64, m: u64) -> Vec<Entered> {
     let (a, b, c, d) = (Some((0, 0)), Some((1, 0)), Some((2, 0)), Some((3, 0)));
     vec![
@@ -245,7 +245,7 @@ fn sampled_hits_are_the_first_and_then_random_ones() {
         }
         if row.hits > 2000 {
             // The mean gap must differ from the expected 64.5 by less than six standard deviations
-            // of such a mean.
+            // of the mean.
             let gaps = (row.hits - 100) as f64 / (row.begun - 100) as f64;
             let wide = 6.0 * 37.0 / ((row.begun - 100) as f64).sqrt();
             assert!((gaps - 64.5).abs() < wide, "{gaps} {row:?}");

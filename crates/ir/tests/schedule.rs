@@ -49,7 +49,8 @@ fn done(outer: &str, schedule: &Schedule) -> Instrumented {
     instrument(text.as_bytes(), &options).expect("a text that can be instrumented")
 }
 
-/// Returns the labels of the header blocks that were matched with each loop of the schedule.
+/// Returns, for each loop of the schedule, the labels of the header blocks that were matched with
+/// it.
 fn labels(done: &Instrumented) -> Vec<Vec<&str>> {
     let label = |id: &u32| done.table.entries[*id as usize].label.as_deref().expect("a loop");
     done.table.schedule.iter().map(|one| one.ids.iter().map(label).collect()).collect()

@@ -41,7 +41,7 @@ pub struct Problem {
 /// The result of [`check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// For each counter: `Ok` if it works alone, or the problem.
+    /// For each counter: For each counter: `Ok` if it works alone, or else the problem.
     pub counters: Vec<Result<(), Problem>>,
     /// The result for all counters in their groups. It is also `Ok` if some counter does not work
     /// alone, because the problem of that counter already explains the failure of all together.
@@ -72,10 +72,10 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
-/// Returns whether all counters open, and those of threads count at the same time. If so, each
-/// counter also works alone, so this need not be tried. Opening a counter can be slow: the first
-/// counter of a kind of software counter makes the kernel change its own code, for which it stops
-/// every processor.
+/// Returns whether all counters open, those of threads count at the same time, and none would
+/// always be 0. If so, each counter also works alone, so this need not be tried. Opening a counter
+/// can be slow: the first counter of a kind of software counter makes the kernel change its own
+/// code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
     !counters.iter().any(is_always_zero)
@@ -121,8 +121,9 @@ pub fn sets(
     Ok(sets)
 }
 
-/// Returns the set with one more counter, or `None` if they cannot be counted at once. The counter
-/// joins the last group if that has the same kind of source and the counter is not pinned.
+/// Returns the set with one more counter, or `None` if the set is empty or the grown set cannot be
+/// counted at once. The counter joins the last group if that has the same kind of source and the
+/// counter is not pinned.
 pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec<Counter>> {
     let kind = |c: &Counter| matches!(c.source, Source::Sim(_));
     let pinned = matches!(&counter.source, Source::Perf(attr) if attr.pinned);
@@ -430,16 +431,16 @@ model::named! {
     pub enum Privilege {
         /// Anyone can open the counter on every machine, because it is simulated.
         Anyone = "anyone",
-        /// With `:u`, any user can open it if `perf_event_paranoid` is at most 2. Without `:u`,
-        /// `perf_event_paranoid` must be at most 1, or the user needs CAP_PERFMON.
+        /// With `:u`, any user can open the counter if `perf_event_paranoid` is at most 2. Without
+        /// `:u`, `perf_event_paranoid` must be at most 1, or the user needs CAP_PERFMON.
         User = "user",
-        /// Any user can open it if `perf_event_paranoid` is at most 1, and a user with CAP_PERFMON
-        /// always can. For tracepoints, the user must also be able to read tracefs.
+        /// Any user can open the counter if `perf_event_paranoid` is at most 1, and a user with
+        /// CAP_PERFMON always can. For tracepoints, the user must also be able to read tracefs.
         Kernel = "kernel",
-        /// Any user can open it if `perf_event_paranoid` is at most 0, or with CAP_PERFMON, because
-        /// it counts all processes.
+        /// The counter counts all processes, so a user needs CAP_PERFMON, or `perf_event_paranoid`
+        /// must be at most 0.
         System = "system",
-        /// Only a user with CAP_PERFMON can open it. Root has that capability.
+        /// Only a user with CAP_PERFMON can open the counter. Root has that capability.
         PerfMon = "perfmon",
     }
 }
@@ -469,8 +470,8 @@ fn has_filter(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.filter.is_some())
 }
 
-/// Returns whether this software counter counts what the kernel does with a thread: context
-/// switches, migrations, cgroup switches (linux/perf_event.h). With `:u`, such a counter would
+/// Returns whether this is a software counter of what the kernel does with a thread: context
+/// switches, migrations or cgroup switches (linux/perf_event.h). With `:u`, such a counter would
 /// always be 0, which a reader could take for a measured 0.
 fn in_kernel_only(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))

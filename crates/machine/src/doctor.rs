@@ -38,7 +38,7 @@ pub struct Finding {
     pub level: Level,
     /// What the finding prevents or limits; `None` at [`Level::Ok`].
     pub prevents: Option<String>,
-    /// The reason, for advice; `None` at [`Level::Ok`].
+    /// The cause of the limitation, from which the advice is chosen; `None` at [`Level::Ok`].
     pub limit: Option<Limit>,
 }
 
@@ -186,8 +186,8 @@ fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
 }
 
 /// On x86, the file `rdpmc` of the core's PMU in sysfs says whether programs may read hardware
-/// counters (arch/x86/events/core.c). On Arm, the sysctl `perf_user_access` says whether they may
-/// (Documentation/arch/arm64/perf.rst).
+/// counters without a system call (arch/x86/events/core.c). On Arm, the sysctl `perf_user_access`
+/// says whether they may (Documentation/arch/arm64/perf.rst).
 fn user_reads(machine: &Machine) -> Option<Finding> {
     let name = "user-space reads";
     let slower = "reading hardware counters without a system call; each reading takes about ten times \

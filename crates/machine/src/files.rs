@@ -163,8 +163,9 @@ impl Machine {
         u64::from_str_radix(&self.field("proc/self/status", "CapEff")?, 16).ok()
     }
 
-    /// Returns whether this process is in a user namespace. Capabilities of a user namespace do not
-    /// allow counting, because the kernel checks them in the initial namespace (`perfmon_capable`).
+    /// Returns whether this process is in a user namespace other than the initial one. Capabilities
+    /// of a user namespace do not allow counting, because the kernel checks them in the initial
+    /// namespace (`perfmon_capable`).
     pub fn in_user_namespace(&self) -> bool {
         // The initial namespace maps every id to itself (user_namespaces(7)).
         self.read("proc/self/uid_map").is_ok_and(|map| {
@@ -191,7 +192,8 @@ impl Machine {
             .map(|sign| format!("control group of process 1 names {sign}"))
     }
 
-    /// Returns the name of the hypervisor if this machine seems to be its guest.
+    /// If this machine seems to be virtual, returns the name of the hypervisor, or a sentence if
+    /// its name is not known.
     pub fn virtualisation(&self) -> Option<String> {
         match &self.known {
             Some(known) => known.virtualisation.get_or_init(|| self.hypervisor()).clone(),

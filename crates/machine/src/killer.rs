@@ -3,9 +3,9 @@
 //! Most filters make the call fail, and then the command line can report what is forbidden. A
 //! filter that kills would end the whole command. So the command line calls [`survivable`] (or
 //! another function of this module) before it opens a counter. If a filter is active, a child
-//! process makes the call, once per process. The child shares no memory with its parent. It is made
-//! by `clone` without flags, so that no handler of `pthread_atfork` runs and no SIGCHLD is sent. It
-//! makes only system calls.
+//! process tries `perf_event_open` first; later checks use that result. The child shares no memory
+//! with its parent. It is made by `clone` without flags, so that no handler of `pthread_atfork`
+//! runs and no SIGCHLD is sent. It makes only system calls.
 //!
 //! The agent makes no such child, because a fork inside of somebody else's program could do more
 //! harm than such a filter.

@@ -113,7 +113,7 @@ pub enum RoofError {
     /// The loops are not written for this processor.
     #[error("roofs are measured on x86-64 and AArch64 only")]
     Architecture,
-    /// There is no memory for the blocks.
+    /// The memory for the blocks could not be mapped.
     #[error("{0} bytes of memory: {1}")]
     Memory(u64, std::io::Error),
     /// A thread could not be started.

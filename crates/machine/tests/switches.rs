@@ -27,11 +27,12 @@ fn two_threads_take_turns_with_and_without_counters() {
     assert!(found.bare_ns > 0.0 && found.added_ns >= 0.0, "{found:?}");
     let [least, most] = found.added_range_ns;
     assert!(least <= most && found.added_ns <= most.max(0.0), "{found:?}");
-    // The CPUs on which the caller may run are the same as before.
+    // The caller may still run on as many CPUs as before.
     assert_eq!(cpus, std::thread::available_parallelism().unwrap());
 }
 
-/// If the counters cannot be opened in a thread, both threads end at once.
+/// `measure` returns `None` if the plan has no counter of the kernel, or has one that cannot be
+/// opened.
 #[test]
 fn nothing_to_measure() {
     let plan = |counters: Vec<Counter>| Plan::new(counters).unwrap();

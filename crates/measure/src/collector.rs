@@ -73,9 +73,9 @@ pub trait Collector: Send + Sync + 'static {
     fn slots(&self) -> &[Slot];
 
     /// Begins to measure an op. `device` is the device of the op's last tensor argument, or the
-    /// first CPU if the op has no tensor argument. Returns a state of at most [`LARGEST_STATE`],
-    /// which the recorder passes to `stop`, or `None` if the collector has no values for this
-    /// device. `stop` is not called for an op that throws.
+    /// first CPU device if the op has no tensor argument. Returns a state of at most
+    /// [`LARGEST_STATE`], which the recorder passes to `stop`, or `None` if the collector has no
+    /// values for this device. `stop` is not called for an op that throws.
     fn start(&self, device: Device) -> Option<u64>;
 
     /// Ends the measurement of an op, and fills the slots. The value of a slot that is not filled
@@ -160,7 +160,8 @@ pub enum Error {
 /// Registers `collector` with the recorder of this process.
 ///
 /// # Errors
-/// Fails if there is no recorder in this process, or if the recorder refuses this collector.
+/// Fails if this process has no recorder, if the recorder is too old, or if it refuses this
+/// collector.
 pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
     // SAFETY: the name is a C string. The symbol with this name is a constant table that begins
     // with its size.

@@ -13,9 +13,10 @@
 //! ```
 //!
 //! `counterpoint list` shows the names of all counters. All counters of one list form a group: they
-//! are counted and read together, so the value of one may be divided by the value of another. If
-//! the machine cannot count all of them at the same time, opening them fails, and the error names
-//! the counters that fit. A value that could not be read is `None`, not 0.
+//! are counted and read together, so the value of one may be divided by the value of another.
+//! [`Counters::open`] fails if the machine cannot count all of them at the same time; the error
+//! names the counters that can be counted together. A value that could not be read is `None`, not
+//! 0.
 //!
 //! In a loop that is itself measured, reuse one [`Measurement`]:
 //!

@@ -58,8 +58,8 @@ impl Measurement {
         self.problem = None;
     }
 
-    /// Returns the exact count. `None` if there is no such counter, if it could not be read, or if
-    /// it ran for only a part of the time.
+    /// Returns the exact count. Returns the count, or `None` if no counter has this name, if the
+    /// counter could not be read, or if it ran for only a part of the time.
     pub fn value(&self, name: &str) -> Option<u64> {
         self.count(name)?.exact()
     }
@@ -89,7 +89,7 @@ impl Measurement {
     }
 
     /// Returns for how many nanoseconds the group was enabled: the time that the thread spent on a
-    /// processor. `None` if the group was not read.
+    /// processor. `None` if there is no such group or it was not read.
     pub fn enabled_ns(&self, group: usize) -> Option<u64> {
         let first = usize::from(self.plan.groups().get(group)?.first);
         Some(self.end.enabled(first)?.wrapping_sub(self.begin.enabled(first)?))
@@ -100,7 +100,7 @@ impl Measurement {
         self.problem
     }
 
-    /// Returns the two readings with the raw numbers of the kernel.
+    /// Returns the readings at the start and at the end, with their raw numbers.
     pub fn readings(&self) -> [&Readings; 2] {
         [&self.begin, &self.end]
     }
@@ -134,7 +134,7 @@ impl Count<'_> {
 }
 
 /// Writes a line for each counter: value (`–` if there is none), name, unit, and a note if the
-/// value is missing or an estimate.
+/// value is missing or an estimate. If there was a problem, the last line describes it.
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<[String; 3]> = self.counts().map(row).collect();
@@ -159,7 +159,7 @@ impl fmt::Debug for Measurement {
     }
 }
 
-/// `cycles` for `cycles:uD`. The letters are those of `names::Modifiers`.
+/// `cycles` for `cycles:uD`. Removes the modifiers, whose letters are those of `names::Modifiers`.
 fn without_modifiers(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((head, letters)) if letters.chars().all(|c| "ukhGHIpD".contains(c)) => head,

@@ -47,8 +47,8 @@ impl Builder {
         self
     }
 
-    /// Allows more counters than the machine can count at the same time. The counters then take
-    /// turns on the hardware, and a value is an estimate
+    /// Allows more counters than the machine can count at the same time. If there are more, they
+    /// take turns on the hardware, and the value of a counter that takes turns is an estimate
     /// ([`Count::estimate`](crate::Count::estimate)) or missing. A turn lasts about 4 ms; in
     /// regions that are much shorter, most values are missing.
     pub fn multiplex(mut self) -> Self {
@@ -74,8 +74,8 @@ impl Builder {
     /// Opens the counters, which count from now on. This takes some microseconds for each counter,
     /// and 0.1 ms more if there are several groups, to check that the groups do not take turns.
     ///
-    /// The error says what failed, for which counter or thread, and why. If each counter works
-    /// alone but not all of them work together, the error also says which of them work together.
+    /// The error says what failed, for which counter or thread, and why. If the counters of the
+    /// calling thread work alone but not together, the error also says which of them work together.
     pub fn open(self) -> Result<Counters, Error> {
         let machine = Machine::here();
         let text = match self.groups.as_slice() {
@@ -107,7 +107,8 @@ impl Builder {
             }
             Err(error) => return Err(error),
         };
-        // A thread other than the calling one may not be running, so its counters may stand still.
+        // Another thread may not be running. Its counters then stand still, which the check below
+        // would take for an error.
         if self.multiplex || target != Target::CALLING_THREAD {
             return Ok(open);
         }

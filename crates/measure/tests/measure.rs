@@ -149,7 +149,7 @@ fn errors_say_what_failed_on_what_and_why() {
     }
 }
 
-/// The thread runs before the counters are opened and ends before the last reading.
+/// The counted thread runs before the counters are opened and ends before the last reading.
 #[test]
 fn another_thread_is_counted_from_outside() {
     if !can_count() {

@@ -78,7 +78,7 @@ crate::numbered! {
 }
 
 impl Generic {
-    /// Returns the name for this kind that tools which read Kineto's traces probably expect.
+    /// Returns the name that readers of Kineto's traces probably expect for this kind.
     pub fn kineto_name(self) -> &'static str {
         match self {
             Self::Memcpy => "gpu_memcpy",

@@ -91,8 +91,9 @@ fn parts(name: &str) -> impl Iterator<Item = char> + '_ {
 fn without_unit(name: &str) -> &str {
     let name = name.trim_matches(separates);
     for unit in UNITS {
-        // `(us)` is a unit at the end of any name. Without parentheses, a separator must precede
-        // the unit, and `s`, `bytes` and `%` do not count as units.
+        // In parentheses, as in `(us)`, a unit at the end of a name always counts as one. Without
+        // parentheses, a separator must precede the unit, and `s`, `bytes` and `%` do not count as
+        // units.
         if let Some(rest) = name.strip_suffix(')').and_then(|n| before(n, unit))
             && let Some(rest) = rest.strip_suffix('(')
         {
@@ -121,7 +122,7 @@ pub fn same(one: &str, other: &str) -> bool {
     parts(one).eq(parts(other))
 }
 
-/// Whether nothing is left of the name without separators and a unit in parentheses.
+/// Whether the name consists of nothing but separators and perhaps a unit in parentheses.
 pub fn is_empty(name: &str) -> bool {
     parts(name).next().is_none()
 }

@@ -128,7 +128,7 @@ pub struct PerfAttr {
     /// `config1`, also `bp_addr`. Unused if there is a `path`, because the address of the path is
     /// passed instead.
     pub config1: u64,
-    /// `config2`, also `bp_len`, and the offset of a uprobe in its file.
+    /// `config2`: the length of a breakpoint (`bp_len`), or the offset of a uprobe in its file.
     pub config2: u64,
     /// `config3` (Linux 6.3).
     pub config3: u64,

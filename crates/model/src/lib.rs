@@ -1,6 +1,6 @@
-//! Defines Counterpoint's vocabulary: counters, their units, and the ways in which data can be
-//! lost. This crate performs no I/O and has no unsafe code and no dependencies, because it is a
-//! part of the recorder, which runs inside of other people's processes.
+//! Defines Counterpoint's vocabulary, such as counters, metrics, activities, and the ways in which
+//! data can be lost. This crate performs no I/O and has no unsafe code and no dependencies, because
+//! it is a part of the recorder, which runs inside of other people's processes.
 //!
 //! | module | content |
 //! |---|---|

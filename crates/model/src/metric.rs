@@ -73,7 +73,7 @@ impl Metric {
     /// Parses `name = expression [in unit]`.
     ///
     /// # Errors
-    /// Returns an error with the byte offset in `text`.
+    /// Returns an error with the byte offset of the problem in `text`.
     pub fn parse(text: &str) -> Result<Self, MetricError> {
         let Some((name, expression)) = text.split_once('=') else {
             return Err(MetricError::expected("NAME=EXPRESSION", text, text.len()));
@@ -87,7 +87,8 @@ impl Metric {
     /// Creates a metric from its name and its expression.
     ///
     /// # Errors
-    /// Returns an error with the byte offset in `expression`.
+    /// Returns an error with the byte offset of the problem in `expression` or, if the name is not
+    /// valid, in `name`.
     pub fn of(name: &str, expression: &str) -> Result<Self, MetricError> {
         parse::name(name, 0)?;
         Self::at(name, expression, 0)

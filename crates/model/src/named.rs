@@ -1,4 +1,5 @@
-//! Makes an enum from one list: its variants, their names for people, and their numbers in files.
+//! Makes an enum from one list: its variants, their names for people, and (for `numbered!`) their
+//! numbers in files.
 
 /// Defines an enum whose variants have names: `named! { pub enum E { A = "a" } }`.
 ///

@@ -386,8 +386,8 @@ fn builtins_are_offered_where_they_can_be_formed() {
     }
 }
 
-/// The inputs are counts of pipeline slots as processors would report them. The expected metrics
-/// were computed by hand. No count was measured on such a processor.
+/// The inputs are counter values as processors would report them. The expected metrics were
+/// computed by hand. The inputs were not measured on a processor.
 #[test]
 fn top_down_metrics_by_vendor() {
     let counts = |names: &[&'static str]| -> Vec<Operand<'static>> {

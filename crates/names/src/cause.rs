@@ -80,7 +80,7 @@ pub enum NameCause {
     NoSymbols,
     /// No symbol has a similar spelling.
     NoSuchSymbol,
-    /// The function is indirect and has these implementations, if they are known.
+    /// The function is indirect. These are up to eight of its implementations, if any are known.
     Implementations(Vec<String>),
 
     /// No preset has a similar spelling.

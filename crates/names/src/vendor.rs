@@ -107,7 +107,8 @@ impl Vendor {
     }
 }
 
-/// Reads this processor's tables. The second list says why parts of the tables cannot be used.
+/// Reads this processor's tables. Returns their events, and the reasons why parts of the tables
+/// cannot be used.
 fn read(directory: &Path, machine: &Machine) -> (Vec<VendorEvent>, Vec<String>) {
     let chosen = match mapfile::choose(directory, machine) {
         Ok(chosen) => chosen,

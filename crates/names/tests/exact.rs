@@ -40,7 +40,7 @@ fn page_faults_by_name() {
 static WATCHED: [std::sync::atomic::AtomicU64; 2] =
     [const { std::sync::atomic::AtomicU64::new(0) }; 2];
 
-/// Each of two breakpoints counts the accesses to its own address.
+/// Two breakpoints count the writes to one address, and the accesses to another.
 #[test]
 fn breakpoints_by_address() {
     use std::sync::atomic::Ordering::Relaxed;
@@ -88,8 +88,8 @@ fn tracepoints_by_name() {
     counters.close();
 }
 
-/// x86-64 and most other processors have four breakpoints. The error names the first breakpoint
-/// that does not fit.
+/// x86-64 processors have four breakpoints, so 17 are too many. The error names the first
+/// breakpoint that does not fit.
 #[test]
 fn one_breakpoint_too_many() {
     let at = &raw const WATCHED[0] as usize;
@@ -293,7 +293,7 @@ fn perf_counts_the_same() {
     let line = text.lines().find(|l| l.contains("page-faults")).expect("perf's line");
     let with_pages: i64 = line.split(',').next().unwrap().parse().expect("perf's count");
 
-    // This run touches no pages. Its count is subtracted below.
+    // This run does not touch the 5000 pages. Its count is subtracted below.
     let mut without = Command::new("perf");
     without.args(["stat", "-x,", "-e", "page-faults:u", "--"]).arg(&argument);
     without.args(["--ignored", "--exact", "touch_no_pages"]);

@@ -248,7 +248,8 @@ fn more_than_can_be_recorded() {
     assert_eq!(bare().resolve(&many[..32].join(",")).unwrap().len(), 32);
 }
 
-/// Names in the catalogue can be resolved, have the unit of their entry, and occur once.
+/// Each name in the catalogue occurs once. Names other than patterns and AMD's can be resolved, and
+/// have the unit of their entry.
 #[test]
 fn the_catalogue_resolves() {
     let resolver = bare();
@@ -296,8 +297,8 @@ fn none_stands_alone() {
     }
 }
 
-/// A counter that the list repeats under another name is left out, unless the user named it, it is
-/// simulated, or it is in another group.
+/// A counter that the list repeats under another name is left out. Simulated counters and counters
+/// in another group stay.
 #[test]
 fn one_counter_under_two_names() {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));

@@ -17,7 +17,7 @@ fn generic() -> Vec<String> {
     entries.filter(|e| !e.is_pattern).flat_map(|e| [vec![e.name], e.aliases].concat()).collect()
 }
 
-/// Type, config, and whether user mode, kernel and hypervisor are excluded.
+/// The type and config of a perf event, and whether it excludes user mode, kernel and hypervisor.
 type Numbers = (u32, u64, [bool; 3]);
 
 fn ours(name: &str) -> Numbers {
@@ -52,7 +52,7 @@ fn perf_encodes_the_same() {
     }
     let mut compared = 0;
     let more = ["r01c2", "cycles:u", "instructions:k", "cache-misses:uk", "cpu-clock:u"];
-    // Spellings that this perf lacks are not compared.
+    // Names that the installed perf does not know are not compared.
     for name in generic().iter().map(String::as_str).chain(more) {
         let Some(theirs) = attr(name) else { continue };
         assert_eq!(ours(name), theirs, "{name}");
@@ -127,7 +127,7 @@ impl Pfm {
             (self.encode)(text.as_ptr(), ALL_MODES, OS_PERF_EVENT, (&raw mut arg).cast())
         };
         if code != 0 {
-            // SAFETY: `strerror` returns a C string that lives for ever, for any number.
+            // SAFETY: `pfm_strerror` returns a C string that is never freed, for any number.
             let text = unsafe { CStr::from_ptr((self.strerror)(code)) };
             return Err(text.to_string_lossy().into_owned());
         }

@@ -45,8 +45,8 @@ fn attr(text: &str) -> Result<PerfAttr, String> {
     }
 }
 
-/// Returns the counts while `body` runs. `None` if the counters do not open here, which is reported
-/// as a skip.
+/// Returns the counts while `body` runs. `None` if the names cannot be resolved or the counters do
+/// not open here, which is reported as a skip.
 fn counted(text: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let counters = match Resolver::new(&Machine::here()).resolve(text) {
         Ok(counters) => counters,
@@ -94,7 +94,7 @@ fn uprobes_count_calls() {
     }
 }
 
-/// An execution breakpoint does not depend on the symbol table.
+/// An execution breakpoint is at an address, so this test does not depend on the symbol table.
 #[test]
 fn breakpoints_count_calls() {
     let address = counterpoint_test_probed as *const () as usize;

@@ -137,7 +137,8 @@ proptest! {
         prop_assert_eq!(pieces(&text), printed);
     }
 
-    /// Resolving a text does not panic, and an error's place is inside of the text.
+    /// Resolving a text does not panic, and an error's offset is at a character of the text or at
+    /// its end.
     #[test]
     fn no_text_panics(
         text in prop_oneof![

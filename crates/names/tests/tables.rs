@@ -49,8 +49,8 @@ const UNCORE: &str = r#"[
   {"Unit": "CHA", "EventCode": "0x35", "UMask": "0x21", "UMaskExt": "0xC001FE", "EventName": "UNC_CHA.X"}
 ]"#;
 
-/// The kernel's layout has a folder for each model of processor. Without sysfs, Intel's manual
-/// gives the positions of the terms' bits.
+/// The kernel's layout has a folder for each model of processor. Without sysfs, the terms' bits
+/// have the positions that Intel's manual gives.
 #[test]
 fn the_kernels_layout() {
     let tree = Tree::new("tables");
@@ -201,8 +201,8 @@ fn amds_layout_and_precedence() {
     assert_eq!(rows(&resolver, "ex_ret_instr"), ["ex_ret_instr 4 0xff 0x0"]);
 }
 
-/// A problem with the directory is reported if a name is not found. Names that are found are not
-/// affected.
+/// If a name is not found, the error tells what is wrong with the directory of tables. Names that
+/// are found are not affected.
 #[test]
 fn directories_that_give_nothing() {
     let tree = Tree::new("tables");

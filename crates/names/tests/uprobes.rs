@@ -366,8 +366,8 @@ fn return_probes_are_at_entries() {
 #[test]
 fn the_kernel_would_let_it_happen() {
     let Some(shop) = Workshop::new("harm") else { return };
-    // At the label `inside`, two words are on the stack. A return probe there replaces the upper
-    // word, which is a saved register.
+    // At the label `inside`, two words are on the stack. A return probe there replaces the word
+    // that was pushed last, which is a saved register.
     if !cfg!(target_arch = "x86_64") {
         return skip("written for x86-64");
     }

@@ -95,12 +95,12 @@ pub(crate) unsafe fn call_one<P>(
     argument: *mut P,
 ) -> Result<c_int, Left> {
     // SAFETY: `call` has the same contract as this function. The `int` that `function` returns is
-    // the low half of the register.
+    // the low half of the register that `call` returns.
     unsafe { call(function as *const c_void, argument.cast(), std::ptr::null()) }
         .map(|value| value as c_int)
 }
 
-/// Calls `dlopen`, whose constructors may throw.
+/// Calls `dlopen` so that exceptions from the library's constructors are caught.
 ///
 /// # Safety
 /// The caller must trust the file, because its constructors run.

@@ -161,8 +161,8 @@ pub fn probes() -> Vec<Probe> {
     [loading::PROBES, calls::PROBES, events::PROBES, sizes::PROBES, older::PROBES].concat()
 }
 
-/// Texts about calls of the plugin that did not return: how they ended. A process runs one test at
-/// a time, so one list is enough.
+/// Texts about the plugin's functions that did not return: how each call ended. A process runs one
+/// test at a time, so one list is enough.
 static ENDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Returns the result of a call. If the call did not return, notes this in `ENDS` and returns
@@ -216,8 +216,8 @@ unsafe extern "C" fn keep(
 }
 
 impl Plugin {
-    /// Calls `KinetoPlugin_register` with a registry of this size. Returns `None` if the plugin
-    /// does not export this function.
+    /// Calls `KinetoPlugin_register` with a registry that states this size. Returns `None` if the
+    /// plugin does not export this function.
     fn register(&mut self, size: usize) -> Option<i32> {
         let register = self.library.symbol(abi::kineto::REGISTER_SYMBOL)?;
         let mut kept = Kept::default();
@@ -235,7 +235,8 @@ impl Plugin {
         Some(returned(end.map(|code| code as i32)))
     }
 
-    /// Registers the plugin's profilers, and returns those that have all required functions.
+    /// Registers the plugin's profilers, if none is registered yet, and returns those that have all
+    /// required functions.
     fn profilers(&mut self) -> Vec<ProfilerInterface> {
         if self.interfaces.is_empty() {
             self.register(Registry::SIZE);

@@ -65,7 +65,7 @@ pub struct Builder {
     /// The struct of functions that the plugin sees.
     raw: NonNull<TraceBuilder>,
     problems: Arc<Problems>,
-    /// One more than the number of the last declared type.
+    /// The types that were declared beyond the published ones have numbers below this one.
     own_end: &'static AtomicU32,
 }
 
@@ -212,7 +212,7 @@ fn enter(
     }
 }
 
-/// Returns a copy of the plugin's struct, if it is large enough.
+/// Returns a copy of the first `least` bytes of the plugin's struct, if it is large enough.
 fn checked<T: Copy>(
     pointer: *const T,
     call: &'static str,

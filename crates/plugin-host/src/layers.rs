@@ -39,7 +39,8 @@ pub fn opencl_layers<'a>(
     let mut value = before.unwrap_or_default().to_owned();
     let mut has_new = false;
     for file in files {
-        // The loader would resolve a relative path in the program's working directory.
+        // The loader would resolve a relative path in the program's working directory, so the path
+        // is made absolute here.
         let Ok(file) = std::path::absolute(file) else { continue };
         let is_named = |value: &OsStr| {
             value

@@ -44,9 +44,9 @@ pub struct Host {
     raw: abi::kineto::Host,
 }
 
-/// Takes the events of a recording, because the plugin with this number asks for it on the calling
-/// thread. `session` is what the plugin's `create` returned; it must not be dereferenced. Returns
-/// whether the events were handed over.
+/// Takes a recording's events from the plugin with this number, which has asked for this on the
+/// calling thread. `session` is what the plugin's `create` returned; it must not be dereferenced.
+/// Returns whether the events were handed over.
 pub type TakeEvents = fn(number: u32, session: *mut c_void) -> bool;
 
 // SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.
@@ -93,14 +93,16 @@ impl Host {
         host
     }
 
-    /// Sets the function that plugins call to have their events taken. The host must have been made
-    /// by [`Host::leak_numbered`]. Without this function, the plugins' requests fail.
+    /// Sets the function that takes the events of a recording when a plugin requests it. The host
+    /// must have been made by [`Host::leak_numbered`]. Without this function, the plugins' requests
+    /// fail.
     pub fn take_events_with(&self, take: TakeEvents) {
         self.takes.store(take as *mut (), Ordering::Release);
     }
 
     /// Returns the declared types in the order of their numbers, which begin with
-    /// [`FIRST_OWN_TYPE`]. Each has its name and the published type that is most like it.
+    /// [`FIRST_OWN_TYPE`]. Each has its name and, as its plugin states, the published type that is
+    /// most like it.
     pub fn types(&self) -> Vec<(String, u32)> {
         self.types.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -181,7 +183,7 @@ unsafe impl Sync for Plugin {}
 pub struct Profiler {
     /// The profiler's name, or the name of the plugin's file if the profiler has none.
     pub name: String,
-    /// The types that it supports, each once, in the profiler's order.
+    /// The event types that the profiler supports, each once, in the profiler's order.
     pub types: Vec<u32>,
     /// The size of the interface, as the profiler states it, in bytes.
     pub interface_bytes: usize,
@@ -344,9 +346,10 @@ impl Plugin {
 }
 
 impl Plugin {
-    /// Returns the types to request from this plugin: all that it supports, if the user named none.
-    /// Users cannot name the types that a plugin declares, because they are known only after
-    /// loading. Such a type is requested if the user named the published type that is most like it.
+    /// Returns the types to request from this plugin: `types`, which the user named, or all that it
+    /// supports if the user named none. Users cannot name the types that a plugin declares, because
+    /// they are known only after loading. Such a type is requested if the user named the published
+    /// type that is most like it.
     pub fn wanted(&self, host: &Host, types: &[u32]) -> Vec<u32> {
         if types.is_empty() {
             return self.profilers.iter().flat_map(|profiler| profiler.types.clone()).collect();
@@ -457,5 +460,5 @@ impl Profiler {
     }
 }
 
-/// How many types of its own a profiler can list.
+/// The room for declared types in the list that a profiler fills.
 const OWN_ROOM: usize = 64;

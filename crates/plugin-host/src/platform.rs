@@ -42,7 +42,8 @@ mod unix {
         /// # Errors
         /// The path does not lead to a plain file, or the dynamic linker or a constructor failed.
         pub fn open(path: &Path) -> Result<Self, String> {
-            // The dynamic linker would search the system's directories for a name without a slash.
+            // The dynamic linker would search the system's directories for a name without a slash,
+            // so such a name gets `./` in front.
             let path = if path.as_os_str().as_bytes().contains(&b'/') {
                 path.to_owned()
             } else {

@@ -89,7 +89,7 @@ pub enum Problem {
     UnknownFlow(u32),
     /// It set a flow with the id 0. The flow is left out.
     ZeroFlow,
-    /// It added an event that ends before it begins. The event is kept as a moment.
+    /// It added an event that ends before it begins. The event is kept with a duration of 0.
     Backwards,
     /// It added an event without a name. The event is kept.
     Unnamed,

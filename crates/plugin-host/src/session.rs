@@ -42,7 +42,8 @@ enum State {
     Stopped,
 }
 
-/// A recording. Dropping it stops and destroys it.
+/// A recording. Dropping a session stops and destroys the recording, except in a forked child or
+/// after a crash of the plugin.
 #[derive(Debug)]
 pub struct Session<'p> {
     profiler: &'p Profiler,

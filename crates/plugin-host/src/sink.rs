@@ -116,8 +116,8 @@ pub struct Message<'a> {
 /// Receives events, from a profiler or from a stream. Texts are as the plugin wrote them, up to the
 /// zero byte, and may contain any bytes.
 pub trait Sink {
-    /// Receives a kind that a plugin declared, before the first event: its number, its name, and
-    /// the published type that is most like it.
+    /// Receives an event type that a plugin declared, before the first event: its number, its name,
+    /// and the published type that is most like it.
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
     /// Receives the name of the plugin whose events follow.
     fn plugin(&mut self, _name: &[u8]) {}

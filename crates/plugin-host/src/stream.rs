@@ -66,7 +66,8 @@ const REPEATED_ANYWAY: u64 = 16 << 20;
 /// See [`REPEATED_ANYWAY`].
 const MOST_REPEATS: u64 = 128;
 
-/// The largest length of a name, key or unit. A longer text is cut.
+/// The largest length, in bytes, of a text that is not a value, such as a name, key, unit or
+/// message. A longer text is cut.
 const MOST_TEXT: usize = 64 * 1024;
 
 /// A [`Sink`] that writes a stream.
@@ -78,7 +79,7 @@ pub struct Writer<W: Write> {
     keys: Vec<u64>,
     last_start: i64,
     /// How many more bytes the stream may take, not counting messages and counts of missing events.
-    /// When `room` is 0, further events and rows are dropped.
+    /// When `room` is 0, further events, counter values, rows and top-level fields are dropped.
     room: u64,
     dropped: u64,
     error: Option<io::Error>,
@@ -153,7 +154,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Ends the stream. Returns how many events, rows and long values were left out.
+    /// Ends the stream. Returns how many events, rows and values were left out.
     ///
     /// # Errors
     /// As for [`Writer::flush`].
@@ -323,13 +324,14 @@ impl<W: Write> Sink for Writer<W> {
 pub enum Ending {
     /// The writer ended the stream.
     Whole {
-        /// Number of events, rows and long values that did not fit.
+        /// Number of events, rows and values that did not fit.
         dropped: u64,
     },
     /// The writer did not end the stream, for example because the writer's process crashed or was
     /// killed.
     Cut,
-    /// The stream contains bytes that [`Writer`] does not write.
+    /// The stream contains bytes that [`Writer`] does not write, or its records repeat too many
+    /// bytes of texts.
     Damaged {
         /// Bytes before the damage.
         at: u64,
@@ -341,7 +343,7 @@ pub struct Reader<R: Read> {
     source: io::BufReader<R>,
     at: u64,
     texts: Vec<Box<[u8]>>,
-    /// Bytes of the texts that events have named so far, counted each time they are named.
+    /// Bytes of the texts that a profile repeats, counted each time a record names them.
     repeated: u64,
     last_start: i64,
     metadata: Metadata,
@@ -448,7 +450,7 @@ impl<R: Read> Reader<R> {
         if number < self.texts.len() { Ok(number) } else { Err(Stop::Damaged) }
     }
 
-    /// Like [`Reader::text`], for a text that the profile contains once for each event that names
+    /// Like [`Reader::text`], for a text that the profile contains once for each record that names
     /// it.
     fn repeated_text(&mut self) -> Result<usize, Stop> {
         let number = self.text()?;
@@ -486,7 +488,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads one record. For the record that ends the stream, returns how many events, rows and
-    /// long values were dropped.
+    /// values were dropped.
     fn record(&mut self, sink: &mut dyn Sink) -> Result<Option<u64>, Stop> {
         match self.byte()? {
             TEXT => {

@@ -159,9 +159,9 @@ fn a_good_plugin_is_driven_in_the_published_order() {
         };
         assert_eq!(done.lines, all(), "{compiler}");
         assert!(done.problems.is_empty(), "{:?}", done.problems);
-        // The letters and signs stand for register, query, create, start, the ids, stop, process
-        // and destroy. The digits are the last digits of the types in the plugin's order: kernel
-        // (6), runtime (23) and counters (22).
+        // The letters and signs stand for register, query, create, start, the pushes and pops of
+        // ids, stop, process and destroy. The digits are the last digits of the types in the
+        // plugin's order: kernel (6), runtime (23) and counters (22).
         assert_eq!(done.calls, "rqc632s+-*/tpd", "{compiler}");
     }
 }

@@ -83,7 +83,7 @@ fn layouts_are_the_published_ones() {
         ("clang", &["-std=c11", "-pedantic"]),
         ("g++", &["-std=c++17", "-pedantic", "-x", "c++"]),
     ] {
-        // Flags for the language must be before the source.
+        // `-x c++` applies only to the source files that follow it.
         let Some(()) = compile_with(compiler, flags, &program) else {
             testkit::skip("layout", &format!("no {compiler}"));
             continue;

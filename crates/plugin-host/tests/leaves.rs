@@ -52,7 +52,8 @@ impl Told {
     }
 }
 
-/// Loads the plugin again and makes a recording. Returns its events and its problems.
+/// Loads the plugin from `file` and makes a recording. Returns the names of the events and the
+/// plugin's problems.
 fn record(file: &Path) -> (Vec<String>, Vec<String>) {
     let plugin = Plugin::load(file, Host::leak(|_, _| {}));
     let mut names = Names::default();

@@ -13,7 +13,8 @@
 //! interpolated, because clocks drift apart. The accuracy is half the distance that remains between
 //! the bounds.
 
-/// Comparisons within this time of the device's clock tighten each other's bounds.
+/// Length of a window by the device's clock, from its first comparison: further comparisons in the
+/// window tighten its bounds.
 const WINDOW_NS: u64 = 1_000_000_000;
 
 /// The largest number of windows, enough for a bit more than a day.

@@ -1,5 +1,5 @@
-//! The C functions that [`crate::export_plugin!`] exports. If the plugin panics in one of these
-//! functions, the function returns an error code.
+//! The C functions that a host calls in a plugin made with [`crate::export_plugin!`]. If the plugin
+//! panics in one of these functions, the function returns an error code.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +28,8 @@ fn extended<P: Profiler>() -> &'static Extended {
     })
 }
 
-/// Runs a function of the plugin. An error or panic is logged for the user, and becomes -1.
+/// Runs a function of the plugin. After an error or panic, the function returns -1 and logs the
+/// text, if the host has a log.
 fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => DONE,
@@ -302,7 +303,7 @@ pub unsafe fn register<P: Profiler>(registry: *const Registry) -> c_int {
     unsafe { register(registry.handle, &interface) }
 }
 
-/// Held while a host extends the plugin, because two hosts may load one file.
+/// Held while a host extends the plugin, because two hosts in one process may load the same plugin.
 static EXTENDING: Mutex<()> = Mutex::new(());
 
 /// Implements the body of `CounterpointPlugin_extend`.
@@ -329,7 +330,7 @@ pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) 
         .map(|(number, (_, base))| number.unwrap_or(base.number()))
         .collect();
     if EXTENDED.set(Extended { host: Some(host), own }).is_err() {
-        // Another host has extended the plugin before, and the plugin keeps that host's numbers.
+        // The plugin was extended or registered before, and keeps the numbers of that time.
         return FAILED;
     }
     extension.configure = Some(configure::<P>);

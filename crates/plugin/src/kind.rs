@@ -46,7 +46,7 @@ kinds! {
     OVERHEAD 12;
     /// Waiting for the device.
     SYNC 16;
-    /// A range of work with counters of the device.
+    /// A range of work, with values of the device's counters.
     PROFILER_RANGE 18;
     /// A collective operation.
     COLLECTIVE 21;

@@ -48,7 +48,7 @@
 //! | [`kind`] | kinds of events: the published ones and those of your own |
 //! | [`trace`] | handing over events, counters, devices and streams |
 //! | [`clock`] | from the times of a device to the times of a trace |
-//! | [`export`] | the functions that [`export_plugin!`] exports |
+//! | [`export`] | the C functions behind [`export_plugin!`] |
 //! | [`signals`] | starting threads that get none of the program's signals |
 //!
 //! `include/counterpoint/kineto_plugin.h` is the interface in C, with the order of calls.
@@ -208,8 +208,8 @@ pub struct Configuration<'a> {
     pub max_buffer_bytes: Option<u64>,
 }
 
-/// Makes the shared object a plugin: exports its two functions for a type that implements
-/// [`Profiler`].
+/// Makes the shared object a plugin: exports the two functions that a host looks up, for a type
+/// that implements [`Profiler`].
 #[macro_export]
 macro_rules! export_plugin {
     ($profiler:ty) => {

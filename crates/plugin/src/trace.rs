@@ -23,7 +23,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes an event from `start_ns` to `end_ns`. For a moment, both are the same.
+    /// Makes an event from `start_ns` to `end_ns`. For an event without duration, pass the same
+    /// time twice.
     pub fn new(kind: Kind, start_ns: i64, end_ns: i64) -> Self {
         let raw = ProfileEvent { size: ProfileEvent::SIZE, start_ns, end_ns, ..Default::default() };
         Self { kind, raw, stream: false, correlation: false }
@@ -79,7 +80,7 @@ pub enum Value<'a> {
     Int(i64),
     /// An unsigned whole number.
     Unsigned(u64),
-    /// A number. If it is not finite, it is written as a text such as `NaN`.
+    /// A floating-point number; if it is not finite, it is written as a text such as `NaN`.
     Float(f64),
     /// Yes or no.
     Bool(bool),
@@ -139,8 +140,8 @@ impl Value<'_> {
     }
 }
 
-/// Writes a text as JSON in ASCII, because Kineto's own writer replaces names with bytes outside
-/// of ASCII.
+/// Writes a text as JSON in ASCII. Kineto's own writer replaces an event's name that has other
+/// bytes, so arguments avoid such bytes, too.
 fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
     json.push('"');
     for c in text.chars() {
@@ -192,7 +193,8 @@ impl<'t> Trace<'t> {
         Self { builder, extended, failed: 0, _valid: PhantomData }
     }
 
-    /// Returns how many calls of this trace the host has declined, or had no function for.
+    /// Returns how many calls of this trace, except [`Self::missing`], the host has declined or had
+    /// no function for.
     pub fn declined(&self) -> u64 {
         self.failed
     }

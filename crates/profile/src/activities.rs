@@ -1,6 +1,7 @@
-//! Stores activities: the content of an imported trace, event by event. They are used to write the
-//! trace again, and to find the op that launched work on a device ([`crate::launches`]). Reports do
-//! not use activities: they compute times from the recorded calls.
+//! Stores activities: the content of an imported trace, event by event. They are used, for example,
+//! to write the trace again, and to find the op that launched work on a device
+//! ([`crate::launches`]). Reports by shape, module, line of code or launch read activities; most
+//! other reports use only the recorded calls.
 //!
 //! ```text
 //!  x.cpt/activities/NAME/names.arrows    a row per name or category: number, text

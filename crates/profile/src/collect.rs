@@ -13,7 +13,7 @@
 //! The collector refuses a pool that does not belong to the caller and to the profile
 //! ([`crate::pools`]). So a manifest that somebody else wrote has no effect outside of the profile.
 //!
-//! A collector may be killed at any point. The pool is deleted only after the manifest says that
+//! A collector may be killed at any point. It deletes the pool only after the manifest says that
 //! the pool's data is in the profile. If a collector is killed just before it deletes an empty
 //! pool, this pool remains. It takes about 12 KiB of shared memory. Nothing is counted twice: a
 //! page is identified by its part (the directory of one process), thread and sequence number, and
@@ -100,8 +100,8 @@ pub fn is_over(manifest: &Manifest) -> bool {
 /// run` calls [`finish`] instead, with a manifest in [`State::Finished`].
 ///
 /// # Errors
-/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. What was
-/// already moved stays in the profile, and the next call moves the rest.
+/// Fails if the pool or a file of the profile cannot be read or written, or if the pool cannot be
+/// deleted. What was already moved stays in the profile, and the next call moves the rest.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
@@ -217,7 +217,7 @@ fn collect_one(
     remove(manifest, pages)
 }
 
-/// Collects the passes as separate profiles.
+/// Collects the passes (repeated runs of the program), which are separate profiles.
 fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected> {
     let mut all = Collected { pages: 0, live: vec![], pool: PoolFate::AlreadyCollected };
     for number in 1..=passes {
@@ -286,8 +286,9 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
     }
 }
 
-/// Appends the loop counts of dead processes. If an earlier collector was killed, a part may
-/// contain some of the counts already. This does no harm, because readers use each row only once.
+/// Appends the loop counts of dead processes to the processes' parts. If an earlier collector was
+/// killed, a part may contain some of the counts already. This does no harm, because readers use
+/// each row only once.
 fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     for run in &left.loops {
         let id = PartId::of_run(run);
@@ -300,8 +301,8 @@ fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Appends the counts of the calls of dead processes. If two collectors append the same counts,
-/// readers use them only once.
+/// Appends the call counts of dead processes to the processes' parts. If two collectors append the
+/// same counts, readers use them only once.
 fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     for table in &left.tables {
         let id = PartId::of_table(table);

@@ -32,12 +32,12 @@ pub struct Columns {
     pub count: [Vec<u32>; 3],
     /// Number of the worker that executed each call, as the runtime counts its workers.
     pub worker: Vec<u32>,
-    /// `node << 12 | cpu` at the end of the call.
+    /// NUMA node and CPU on which each call ended, as `node << 12 | cpu`.
     pub location: Vec<u32>,
     /// Ticks when the call began.
     pub start_ticks: Vec<u64>,
-    /// Recorded duration in ticks. It wraps around if the end is before the start, because the
-    /// clocks of two CPUs differ; see [`Columns::duration`].
+    /// Recorded duration in ticks. Duration of each call. It wraps around if the end is before the
+    /// start, because the clocks of two CPUs differ; see [`Columns::duration`].
     pub duration_ticks: Vec<u64>,
     /// For each counter of the run, how much it increased during each call. Check
     /// [`GroupColumn::status`] first.
@@ -45,7 +45,7 @@ pub struct Columns {
     /// Values with keys, which only some calls have, in the order of the calls; see
     /// [`record::page`].
     pub extras: Vec<Extra>,
-    /// For each group of the run, its status and its times in the calls.
+    /// For each counter group of the run, its status and its times in each call.
     pub groups: Vec<GroupColumn>,
     /// How each call was chosen by sampling. Empty for a run without a budget.
     pub drawn: Vec<Drawn>,
@@ -150,7 +150,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether there are values, which may be too small.
+    /// Whether the group's values have a meaning. They may be too small.
     pub fn has_values(self) -> bool {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
@@ -240,7 +240,7 @@ impl Columns {
         }
     }
 
-    /// Returns the values with keys of call `i`.
+    /// Returns the entries of [`Columns::extras`] that belong to call `i`.
     pub fn extras_of(&self, i: usize) -> &[Extra] {
         let first = self.extras.partition_point(|extra| extra.call < i);
         let rest = &self.extras[first..];
@@ -335,14 +335,14 @@ impl Columns {
         self.header.as_mut()
     }
 
-    /// Empties the columns for a page that cannot be used.
+    /// Empties the columns and counts a torn page, for a page that cannot be used.
     pub(crate) fn torn(&mut self) {
         self.clear();
         self.torn_pages = 1;
     }
 
-    /// Decodes the page at the start of `bytes`. `counters` is the page's mask of counters,
-    /// numbered as in the profile.
+    /// Decodes the page at the start of `bytes`. `counters` is the mask of the page's counters; its
+    /// bits are numbered like the profile's counters.
     pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups, counters: u32) {
         self.clear();
         let layout: &GroupLayout = &page.layout;

@@ -26,8 +26,8 @@ pub struct CountedCalls {
     pub thread_uid: u32,
     /// The export of the calls; [`crate::Ops::of`] returns its op.
     pub export: u32,
-    /// Number of calls, timed or only counted. The number is exact, even after a crash, unless
-    /// `steps` is set.
+    /// Number of calls that were timed, only counted or (if `steps` is set) estimated. The number
+    /// is exact, even after a crash, unless `steps` is set.
     pub calls: u64,
     /// Number of calls that were timed.
     pub timed: u64,
@@ -151,8 +151,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
             let table = Table::header_of(bytes);
             Table::pages(bytes).is_ok().then(|| (table.process(), table.thread_uid()))
         };
-        // If the thread has meanwhile given the table back to the pool, the counts are in the
-        // process's `counts.cps` or in a later table.
+        // If the thread has meanwhile given the table back to the pool, `bytes` is not used: the
+        // counts are in the process's `counts.cps` or in a later table.
         let is_same =
             key(&bytes) == key(&head) && key(&pool.head(first, TABLE_HEADER_BYTES)?) == key(&head);
         if let Some((process, _)) = key(&head).filter(|_| is_same) {
@@ -168,7 +168,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
 ///
 /// The numbers about a thread's steps come from its latest frame, which is the one with the highest
 /// counts of steps. A thread updates its number of steps that were away only when it makes calls.
-/// So other threads of the process may have a higher number.
+/// So other threads of the process may have a higher number. The highest one is used for threads
+/// that have not ended.
 pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
     let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! This assignment is exact while the dispatches of one export run one after another. If two of
-//! them overlap, a workgroup appears again before the first dispatch is complete. Then a second
-//! dispatch is opened, and both are marked *not exact*, because a workgroup may belong to either of
-//! them. If calls of the process were lost, a second appearance means instead that a call is
-//! missing. The first dispatch is then closed as *incomplete*.
+//! them overlap, a workgroup appears again before the first dispatch is complete. Then a new
+//! dispatch is opened, and all open ones of the export are marked *not exact*, because a workgroup
+//! may belong to any of them. If calls of the process were lost, a second appearance means instead
+//! that a call is missing. The first dispatch is then closed as *incomplete*.
 
 use hashbrown::HashMap;
 

@@ -40,7 +40,7 @@ pub struct Drain {
 #[derive(Debug)]
 struct Files {
     root: Dir,
-    /// The maximum length of a file in bytes.
+    /// The maximum length in bytes of a part's file of pages.
     longest: u64,
     open: BTreeMap<PartId, File>,
 }
@@ -49,9 +49,9 @@ struct Files {
 const MOST_FILES: usize = 64;
 
 impl Drain {
-    /// Starts to drain the profile in `dir`, whose pool is at `pool`. No file is made longer than
-    /// `longest` bytes. Returns `None` if draining is impossible; the threads then append their
-    /// pages themselves.
+    /// Starts to drain the profile in `dir`, whose pool is at `pool`. No part's file of pages is
+    /// made longer than `longest` bytes. Returns `None` if draining is impossible; the threads then
+    /// append their pages themselves.
     pub fn begin(dir: &Path, pool: &Path, longest: u64) -> Option<Self> {
         let files = Files { root: Dir::open(dir).ok()?, longest, open: BTreeMap::new() };
         let pool_file = File::options().read(true).write(true).open(pool).ok()?;
@@ -69,12 +69,12 @@ impl Drain {
     /// Waits until the number of offers differs from `seen`, or until a signal arrives.
     ///
     /// # Errors
-    /// Returns the `errno` if the kernel refuses to wait.
+    /// Returns the `errno` if the operating system refuses to wait.
     pub fn wait(&self, seen: u32) -> std::result::Result<(), i32> {
         self.pool.wait_for_offers(seen)
     }
 
-    /// Appends the pages that are offered.
+    /// Takes the offered pages: appends each to its part, or leaves it to the recorded process.
     pub fn take_all(&mut self) {
         let Self { pool, pool_file, copy, files, refused, .. } = self;
         let mut next = 0;

@@ -50,8 +50,8 @@ pub fn copy(from: &Dir, to: &Dir) -> Result<()> {
     copy_within(from, to, MOST_DEPTH)
 }
 
-/// Maximum depth of directories. The deepest files of a pass are
-/// `passes/1/activities/NAME/events.arrows`.
+/// Maximum depth of directories. Maximum number of levels that are copied. The deepest files of a
+/// pass are `passes/1/activities/NAME/events.arrows`.
 const MOST_DEPTH: u32 = 8;
 
 fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
@@ -89,7 +89,7 @@ pub struct Aligned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignedBy {
-    /// The member to whose clock the others are converted.
+    /// No conversion: this is the member to whose clock the others are converted.
     First,
     /// The member has the profile's clock, in the same boot of the same machine. No conversion is
     /// needed.

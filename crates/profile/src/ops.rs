@@ -23,8 +23,9 @@ pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]
 pub struct Op {
     /// Name of the exported function or op; not empty.
     pub name: String,
-    /// Name that the compiler gave the library. The ops of a library share one string. Otherwise, a
-    /// small profile with one long name and many exports would need very much memory.
+    /// Name that the compiler gave the library. The ops of a library share one string. With a copy
+    /// for each op, a small profile with one long name and many exports would need very much
+    /// memory.
     pub library: Arc<str>,
     /// The tag that the compiler gave the function; often empty.
     pub tag: String,

@@ -1,6 +1,6 @@
-//! Defines the pool: one file on a memory file system, which `counterpoint run` creates and the
-//! processes of the run map. It contains a table of these processes with their losses, and the
-//! pages to which threads write directly.
+//! Defines the pool: one file on a memory file system. `counterpoint run` creates it, and the
+//! recorded processes map it. It contains a table of these processes, with counts of what they
+//! failed to record, and the pages to which threads write directly.
 //!
 //! ```text
 //!        0  header        magic, version, counts, next free row
@@ -15,14 +15,14 @@
 //! moves the rows by 4 bytes. The pages begin at the next multiple of 64 KiB after the rows.
 //!
 //! The pool is a named tmpfs file for two reasons. A page of a mapped disk file faults again after
-//! each writeback, and the program's page-fault counters would count these faults. A memfd
-//! disappears when the last process that holds it ends. The pool has its full (sparse) size from
-//! the start, so that a process under `RLIMIT_FSIZE` can still map and fill it. Claiming a page or
-//! a row does not block.
+//! each writeback, and the program's page-fault counters would count these faults. A memfd, which
+//! has no name, would disappear with the last process that holds it, and pages not yet saved would
+//! be lost. The pool has its full (sparse) size from the start, so that a process under
+//! `RLIMIT_FSIZE` can still map and fill it. Claiming a page or a row does not block.
 //!
 //! A process maps the part of the pool before the pages. It maps a page only when one of its
 //! threads claims the page. If the whole file were mapped, a program that calls `mlockall` would
-//! lock 128 MiB more, which count against its limit (`RLIMIT_MEMLOCK`).
+//! lock at least 128 MiB more, which count against its limit (`RLIMIT_MEMLOCK`).
 
 mod file;
 pub mod full;
@@ -197,8 +197,9 @@ impl Pool {
         mapped.map(|(pool, ())| pool)
     }
 
-    /// [`Pool::open`] at the address of `old`, if both pools have the same size. A thread that
-    /// still uses `old` by mistake may count a loss in the new pool, but nothing worse happens.
+    /// Maps the pool at `path`, as [`Pool::open`] does, but at the address of `old` if both pools
+    /// have the same size. A thread that still uses `old` by mistake may count a loss in the wrong
+    /// pool, but nothing worse happens.
     ///
     /// # Errors
     /// Same as [`Pool::open`]. If there is an error, `old` is unchanged, except that its pages are
@@ -314,8 +315,8 @@ impl Pool {
         ProfileId(self.header().id)
     }
 
-    /// Returns the row with this number. For larger numbers than the table has, returns the last
-    /// row, which several processes share.
+    /// Returns the row with this number. If the table has no such row, returns the last row, which
+    /// several processes share.
     pub fn row(&self, number: u32) -> &'static Row {
         let n = (number as usize).min(ROWS - 1);
         // SAFETY: the mapping is never unmapped once handed out, and contains row `n` of the
@@ -323,7 +324,8 @@ impl Pool {
         unsafe { &*self.base.add(self.layout().rows_offset() + n * size_of::<Row>()).cast::<Row>() }
     }
 
-    /// Returns the row for losses of processes that do not record.
+    /// Returns the run's row: the losses that belong to no recording process, and the user's
+    /// request to the plugins.
     pub fn run_row(&self) -> &'static Row {
         // SAFETY: the mapping is never unmapped once handed out, and contains this row between the
         // header and the claims.
@@ -382,7 +384,7 @@ impl Pool {
         None
     }
 
-    /// Maps pages that [`Pool::claim_run`] claimed to consecutive addresses, and makes them
+    /// Maps to consecutive addresses the pages that [`Pool::claim_run`] claimed, and makes them
     /// present, as [`Pool::populate`] does. The function does not zero the pages.
     ///
     /// # Errors
@@ -440,9 +442,9 @@ impl Pool {
         }
     }
 
-    /// Replaces the page by private memory, in this process only. A child that was forked in the
-    /// middle of a record calls this. The child then writes the rest of the record to this memory,
-    /// and not to its parent's page.
+    /// Replaces the page by private memory, in this process only. A child process calls this
+    /// function if it was forked while a record was being written. The child then writes the rest
+    /// of the record to this memory, and not to its parent's page.
     ///
     /// # Errors
     /// Returns the `errno` of `mmap`, or `EFAULT` if the page is not mapped.

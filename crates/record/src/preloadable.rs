@@ -340,8 +340,8 @@ pub fn link_of(fd: c_int) -> [u8; 32] {
 /// in a static program.
 fn own_interpreter() -> Option<*const c_char> {
     // SAFETY: `getauxval` reads values that the kernel passed. `AT_PHDR` is the address of the
-    // program headers, which stay mapped. Its difference to the address in PT_PHDR is added to the
-    // address in PT_INTERP.
+    // program headers, which stay mapped. Its difference from the address in PT_PHDR is the load
+    // offset, which is added to the address in PT_INTERP.
     unsafe {
         let headers = libc::getauxval(libc::AT_PHDR) as usize;
         let count = libc::getauxval(libc::AT_PHNUM) as usize;

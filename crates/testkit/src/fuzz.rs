@@ -58,16 +58,17 @@ pub fn page_of(records: &[u8]) -> Vec<u8> {
     });
     let kept = &records[..records.len().min(PAGE_BYTES - HEADER_BYTES)];
     let mut page = [header.as_slice(), kept].concat();
-    // These bytes are the lower half of `committed` (see docs/file-format.md).
+    // Bytes 88 to 91 are the lower half of `committed`: the number of valid bytes of records (see
+    // docs/file-format.md).
     page[88..92].copy_from_slice(&(kept.len() as u32).to_le_bytes());
     page
 }
 
-/// Reads the data as a page or as the records of a page. The first byte of the data selects one of
-/// the two, and the layout of counters.
+/// Reads the bytes after the first one as a page or as the records of a page. The first byte
+/// selects one of the two, and the layout of counters.
 ///
 /// # Panics
-/// Panics if a reader breaks a guarantee.
+/// Panics if the reader breaks a guarantee that [`read_page`] checks.
 pub fn page(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     let layout = &layouts()[usize::from(choice & 3)];
@@ -82,8 +83,9 @@ pub fn page(data: &[u8]) {
 /// profile twice: page by page, and in batches.
 ///
 /// # Panics
-/// Panics if a reader breaks a guarantee, or if the files cannot be read or written. One guarantee
-/// is that a profile with damaged pages can be opened.
+/// Panics if a reader breaks a guarantee, or if the files cannot be read or written. The
+/// guarantees: damaged pages do not prevent opening the profile, and both ways return equally many
+/// calls, at most one per byte of `pages`.
 pub fn profile(dir: &Path, pages: &[u8]) {
     let parts = fs::read_dir(dir.join(record::meta::PARTS_NAME)).expect("the profile has parts");
     let part = parts.flatten().next().expect("a part").path();
@@ -101,8 +103,8 @@ pub fn profile(dir: &Path, pages: &[u8]) {
 /// thread counts loops.
 ///
 /// # Panics
-/// Panics if a reader returns more data than the bytes can contain, or if its result cannot be
-/// written and read again.
+/// Panics if a reader returns more data than the bytes can contain (except for names of modules),
+/// or if frames written from the pool's pages cannot be read again.
 pub fn loops(bytes: &[u8]) {
     let read = read_frames(bytes);
     // Frames of modules are not in the sum: if a module's name is not UTF-8, the reader replaces

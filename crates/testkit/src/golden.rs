@@ -30,7 +30,7 @@ impl Golden {
         Self { program: program.into(), golden: golden.into(), scrub: Vec::new() }
     }
 
-    /// Replaces `text` by `by` in all output, for example a path or a version.
+    /// Replaces `text` (for example a path or a version) by `by` in all output.
     pub fn scrub(mut self, text: impl Into<String>, by: impl Into<String>) -> Self {
         self.scrub.push((text.into(), by.into()));
         self
@@ -74,8 +74,8 @@ impl Golden {
 
     /// Runs the program, and compares stdout with `NAME.out` and stderr with `NAME.err`. A missing
     /// file is the same as an empty one. If an output differs from its file and `UPDATE_GOLDEN=1`
-    /// is in the environment, the output replaces the file, and this is no failure. If the output
-    /// is empty, the file is removed.
+    /// is in the environment, the output replaces the file, and the check passes. An empty output
+    /// then removes the file.
     ///
     /// # Panics
     /// Panics if the output differs (without `UPDATE_GOLDEN=1`), or if the exit code is not `code`.
@@ -85,7 +85,8 @@ impl Golden {
         output
     }
 
-    /// Like [`Golden::check`], for commands whose stderr differs from run to run.
+    /// Like [`Golden::check`], but does not compare stderr, because some commands print a different
+    /// stderr in each run.
     ///
     /// # Panics
     /// Panics if stdout differs (without `UPDATE_GOLDEN=1`), or if the exit code is not `code`.

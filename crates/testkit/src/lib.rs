@@ -1,5 +1,5 @@
-//! Shared parts of the tests: profiles made from scripts, and a harness that compares the output of
-//! the command line with golden files.
+//! Shared parts of the tests, for example profiles made from scripts, and the comparison of a
+//! program's output with golden files.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -49,7 +49,8 @@ pub struct ProcessScript {
     pub hosts: Vec<(u8, Host)>,
     /// Libraries with their exports.
     pub libraries: Vec<Library>,
-    /// The functions that the process's virtual machines call.
+    /// Exports that stand for ops, runs or other ranges of time, and not for functions of
+    /// libraries.
     pub op_exports: Vec<OpExport>,
     /// What the keys in [`CallScript::values`] mean in this process.
     pub value_keys: Vec<ValueKey>,
@@ -110,8 +111,9 @@ pub struct ThreadScript {
     /// For each page, what the thread had used (CPU time, page faults and so on) at its start and
     /// at its end. `None` if it is not known.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
-    /// The exact counts of the thread's calls. If the thread's last page stays in the pool, these
-    /// counts stay there, too; otherwise they are in the process's file of counts.
+    /// The exact counts of the thread's calls, without which `steps` and `spent` are not written
+    /// either. If the thread's last page stays in the pool, these counts stay there, too; otherwise
+    /// they are in the process's file of counts.
     pub counted: Vec<CountsRow>,
     /// What the thread has counted about the program's steps (for example the iterations of a
     /// training loop).
@@ -262,9 +264,9 @@ impl ProcessScript {
         self.libraries.last_mut().expect("just pushed")
     }
 
-    /// Adds measurements of `calls` empty calls. The recorder states the duration `inside_ticks`
-    /// for such a call, but lengthens the program by `total_ticks`. `values` is what a call adds to
-    /// the first counters.
+    /// Adds a measurement of the cost of recording, taken from `calls` empty calls. The recorder
+    /// states the duration `inside_ticks` for such a call, but lengthens the program by
+    /// `total_ticks`. `values` is what one empty call adds to the first `values.len()` counters.
     pub fn empty_calls(&mut self, calls: u32, inside_ticks: u64, total_ticks: u64, values: &[u64]) {
         self.calibrations.push(Calibration {
             calls,
@@ -276,7 +278,7 @@ impl ProcessScript {
         });
     }
 
-    /// Adds a virtual machine of TVM and returns its number.
+    /// Adds a virtual machine of TVM as a library without exports, and returns the library's id.
     pub fn machine(&mut self, name: &str) -> u32 {
         let library = self.library(name, &[]);
         library.host = hosts::TVM;

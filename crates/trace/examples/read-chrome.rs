@@ -5,8 +5,8 @@ use std::time::Instant;
 use trace::chrome::event::{Event, Raw, args};
 use trace::chrome::read::{EventSink, read};
 
-/// Adds up the durations and counts the arguments, because the conversion of a trace into a profile
-/// also reads these.
+/// Reads durations and arguments, so that the measured work is like that of converting a trace into
+/// a profile.
 #[derive(Default)]
 struct Sums {
     duration_ns: i64,

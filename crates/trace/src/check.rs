@@ -20,7 +20,7 @@ pub const KEPT: usize = 10;
 /// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// At most [`KEPT`] findings of each kind, in the order of the file.
+    /// The first [`KEPT`] findings of each kind, in the order in which the check found them.
     pub findings: Vec<Finding>,
     /// The number of findings of each kind.
     pub counts: BTreeMap<&'static str, u64>,
@@ -38,12 +38,12 @@ impl Report {
         }
     }
 
-    /// Counts something that the file contains.
+    /// Counts one more thing of the kind `name` that the file contains.
     pub fn count(&mut self, name: &'static str) {
         *self.contents.entry(name).or_insert(0) += 1;
     }
 
-    /// Returns the number of findings.
+    /// Returns the number of all findings, with those that were not kept.
     pub fn wrong(&self) -> u64 {
         self.counts.values().sum()
     }

@@ -33,7 +33,7 @@ use crate::chrome::event::Event;
 use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary};
 use crate::kind::{self, FileKind};
 
-/// The length in bytes that every line must be below. A line of this length or more is an error.
+/// A line of this many bytes or more is an error.
 const MOST_LINE: u64 = 1 << 26;
 /// A file with more slices is refused.
 const MOST_SLICES: usize = 20_000_000;
@@ -102,7 +102,7 @@ struct Memory {
     pool: Option<(u64, [u64; 3])>,
 }
 
-/// The content of a bundle (a file that IREE's profiler wrote).
+/// The content of a bundle (a recording of IREE's own profiler, exported as lines).
 #[derive(Clone, Debug, Default)]
 pub struct Bundle {
     /// In the order of their starts.
@@ -116,7 +116,7 @@ impl Bundle {
     /// Reads a bundle, which may be compressed with gzip.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or if it is not a bundle.
+    /// Fails if the file cannot be read or is too large, or if it is not a bundle.
     pub fn read(source: &mut dyn Read) -> Result<Self, ReadError> {
         let error = |kind| ReadError { at: 0, kind };
         let (kind, mut source) = kind::open(source).map_err(|e| error(ReadErrorKind::Io(e)))?;

@@ -66,7 +66,8 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => length += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The compressed data is damaged; the bytes before the damage are used.
+            // After an error, such as damaged compressed data, the bytes that were read before it
+            // are used.
             Err(_) if length > 0 => break,
             Err(error) => return Err(error),
         }
@@ -147,7 +148,8 @@ fn first_field(head: &[u8]) -> Option<&[u8]> {
 
 /// Returns whether the file is an `XSpace`, as JAX and TensorFlow write it. An `XSpace` begins with
 /// an `XPlane`. Field 1 of an `XPlane` is a number, which may be missing, and field 2 is a name
-/// such as `/host:CPU`. In Perfetto's packets, fields 1 and 2 are messages.
+/// such as `/host:CPU`. In Perfetto's packets, fields 1 and 2 are messages, so such a name cannot
+/// follow there.
 fn is_xplane(head: &[u8]) -> bool {
     let Some(plane) = first_field(head) else { return false };
     let mut fields = Fields::new(plane).flatten();

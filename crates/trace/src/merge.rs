@@ -6,9 +6,10 @@
 //!  …                                               ┘
 //! ```
 //!
-//! Each file is read twice, so that no events must be kept in memory. Events keep everything except
-//! their times, their process ids, and the ids (`id`, not `id2`) of arrows and spans. These ids are
-//! changed in all files but the first, so that they differ from the ids of earlier files.
+//! Each file is read twice, so that no events must be kept in memory. Events with the name or sort
+//! index of a process are replaced by new ones. Other events keep everything except their times,
+//! their process ids, and the ids (`id`, not `id2`) of arrows and spans. These ids are changed in
+//! all files but the first, so that they differ from the ids of earlier files.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ use crate::timeline::{Id, ProcessRow, TimelineSink};
 pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
 /// The distance between the process ids of consecutive files.
 pub const PROCESSES_APART: i64 = 100_000_000;
-/// The distance between the arrow ids of consecutive files.
+/// The distance between the ids of arrows and spans of consecutive files, if the ids are integers.
 const FLOWS_APART: i64 = 1 << 40;
 /// The distance between the sort indices of consecutive files. Kineto's own sort indices go up to
 /// 2²⁹.
@@ -114,7 +115,7 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Look {
-    /// Returns the time of the first event, in ns since 1970.
+    /// Returns the time of the first event, in ns since 1970 if the file has a base time.
     pub(crate) fn start_ns(&self) -> i64 {
         self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
     }
@@ -250,7 +251,8 @@ pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     all.iter().enumerate().map(numbered).collect()
 }
 
-/// Returns the moment of the earliest event of all files, in ns since 1970.
+/// Returns the moment of the earliest event of all files, in ns since 1970 if the first file has a
+/// base time.
 pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
     let start = |(file, alignment): (&Look, &Alignment)| {
         let first = file.base_ns.unwrap_or(0).saturating_add(file.first_ns.unwrap_or(0));

@@ -262,7 +262,8 @@ impl Drop for Sampling {
 }
 
 /// Returns how many samples `image` should have room for: more than twice as many as the device
-/// takes in `pass`, because samples that do not fit are lost.
+/// takes in `pass`. Samples that do not fit are lost, and a call of [`Sampling::decode`] may be
+/// late.
 fn places(interval: Duration, pass: Duration) -> u32 {
     let each = pass.as_nanos() / interval.as_nanos().max(1);
     FEWEST_PLACES + 2 * u32::try_from(each).unwrap_or(u32::MAX / 4)

@@ -237,8 +237,8 @@ impl Ranges {
         call(self.cupti, self.api.configure, &mut configure)
     }
 
-    /// Begins to count. If the capture of a graph prevented the end of an earlier range, ends that
-    /// range first and drops its values.
+    /// Begins to count. If an earlier range is still open, for example because the capture of a
+    /// graph prevented its end, ends that range first and drops its values.
     pub fn start(&mut self) -> Result<(), String> {
         if self.is_pushed {
             self.pop()?;

@@ -20,7 +20,7 @@ use crate::lock::lock;
 use crate::pm::{self, Sample, Sampling};
 use crate::settings::Counters;
 
-/// Time between two fetches of samples.
+/// The usual time between two fetches of samples.
 const PASS: Duration = Duration::from_millis(50);
 /// Each wait for the sampling thread (in a flush, in a pause, or at the end of a pause or
 /// recording) lasts at most this long.
@@ -39,8 +39,8 @@ pub struct Value {
 #[derive(Clone, Copy, Debug)]
 pub struct Taker {
     pub value: fn(Value),
-    /// Called after each fetch of a device's samples with the number of times that samples were
-    /// lost since the last fetch.
+    /// Called after each successful fetch of a device's samples, with the number of times that
+    /// samples were lost since the last fetch.
     pub lost: fn(u64),
 }
 

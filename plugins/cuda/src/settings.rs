@@ -43,7 +43,8 @@ impl Default for Counters {
     }
 }
 
-/// The intervals that the user may choose. The device's buffers are large enough for these.
+/// The intervals that the user may choose. At all of them, a device's buffer has room for the
+/// samples between two fetches.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(20)..=Duration::from_secs(1);
 

@@ -14,7 +14,8 @@ const INVALID_NAME: Code = 17;
 /// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`.
 const NO_PRIVILEGES: Code = 35;
 
-/// Defines structs of parameters. The end of the field after the semicolon determines the size.
+/// Defines structs of parameters. `size` counts the bytes up to the end of the field after the
+/// semicolon.
 macro_rules! parameters {
     ($( $name:ident { $( $field:ident: $type:ty ),* ; $last:ident: $last_type:ty } )*) => { $(
         #[repr(C)]

@@ -92,7 +92,8 @@ pub fn times(event: Event) -> Option<[u64; 4]> {
     Some(times)
 }
 
-/// Takes a reference to an event. Returns whether this succeeded.
+/// Takes a reference to an event, and returns whether that succeeded. Returns whether this
+/// succeeded.
 pub fn retain(event: Event) -> bool {
     let slot = target().map_or(0, |next| next.clRetainEvent);
     slot != 0 && forward!(slot, (event): (Event) -> Code) == SUCCESS

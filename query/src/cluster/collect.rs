@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Place;
 
-/// How long a stopped program waits for the scheduler to cancel the query.
+/// How long this program, after SIGINT or SIGTERM, waits for the scheduler to cancel the query.
 const STOPPING: Duration = Duration::from_secs(5);
 
 pub async fn collect(frame: DataFrame, at: &Place) -> Result<Vec<RecordBatch>> {
@@ -62,8 +62,9 @@ async fn cancel(at: &Place, job_id: String) -> Result<()> {
     Ok(())
 }
 
-/// An error whose text begins with `Job` comes from the scheduler. The scheduler has already
-/// repeated the work of lost executors, so another try would not help.
+/// An error whose text begins with `Job` comes from the scheduler. Before it reports such an error,
+/// the scheduler itself has repeated the work of lost executors, so repeating the query would not
+/// help.
 fn is_worth_repeating(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Execution(why) => !why.starts_with("Job "),

@@ -56,8 +56,9 @@ pub fn session(config: SessionConfig, at: &Place) -> Result<SessionContext, Data
     Ok(SessionContext::new_with_state(state))
 }
 
-/// Returns the original text of an error. An executor's error arrives in Rust's debug format,
-/// inside the messages of the scheduler and the client.
+/// Returns the text of an executor's error, or the whole message `why` if it contains none. An
+/// executor's error arrives in Rust's debug format, inside the messages of the scheduler and the
+/// client.
 pub fn in_words(at: &Place, why: &str) -> String {
     let inner = why.rsplit_once("DataFusionError(").and_then(|(_, inner)| {
         let (_, text) = inner.split_once("(\"")?;

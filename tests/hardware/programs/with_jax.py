@@ -1,4 +1,4 @@
-"""Runs a function with a matrix product that JAX compiles, and prints a sum."""
+"""Lets JAX compile a function that contains a matrix product, runs it, and prints a sum."""
 
 import os
 import sys

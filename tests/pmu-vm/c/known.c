@@ -9,7 +9,8 @@
 
 #ifdef LIBRARY
 
-// Executes 2 · trips + 4 instructions. An empty function has only the last two.
+// Executes 2 · trips + 4 instructions. An empty function has only the last two of these
+// instructions.
 #define FUNCTION(name, trips)           \
   dispatch_fn_name name;                \
   __asm__(".text\n.balign 16\n" #name ":\n" \

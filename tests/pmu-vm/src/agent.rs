@@ -114,7 +114,8 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
     }
 }
 
-/// Returns the contents of all files that begin with the header of a page (a block of records).
+/// Returns the contents of all files below `folder`, except those named `pool`, that begin with the
+/// header of a page (a block of records).
 fn raw_files(folder: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("read a folder").flatten() {
@@ -146,8 +147,8 @@ fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
 }
 
 /// Checks the recording of the program's mode `grid`: twelve calls of an empty function and two of
-/// a function that loops 1,000 times. Counts depend on the machine, but calls with the same work have
-/// the same count.
+/// a function that loops 1,000 times. Counts depend on the machine, but calls with the same work
+/// (except the first call) have the same count.
 fn check(recorded: &Recorded) {
     assert_eq!(recorded.stdout.trim(), "grid 0 0 done");
     assert_eq!(recorded.status, "exit status: 0");

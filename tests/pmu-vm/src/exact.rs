@@ -1,4 +1,4 @@
-//! Tests that group reads count exactly: 2 n + c instructions for n trips of a loop of two
+//! Tests that group reads count exactly: k n + c instructions for n trips of a loop of k
 //! instructions, with the same c for every n. c is measured with zero trips.
 
 use counters::{Coverage, ThreadCounters};
@@ -9,8 +9,9 @@ use crate::set;
 
 tests![exact: known_loops, cycles_are_instructions, two_slopes];
 
-/// Returns what a counter counts for a loop. The function is not inlined, so that the loop is in
-/// only one place, and all counts contain the same constant.
+/// Returns the count of the counter with index `counter` for a loop of `trips` iterations. The
+/// function is not inlined, so that the loop is in only one place, and all counts contain the same
+/// constant.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));

@@ -9,7 +9,8 @@ use crate::machine;
 use crate::report::{Test, tell};
 
 /// How long a test may print nothing, in the guest's time. Virtual time skips ahead while the guest
-/// sleeps, so only endless loops reach the limit. The host has its own limit.
+/// sleeps, so a test that waits in vain reaches this limit almost at once in real time. The host
+/// has its own limit.
 const LONGEST: Duration = Duration::from_secs(60);
 
 const OURSELVES: &str = "/proc/self/exe";
@@ -72,7 +73,7 @@ fn run(name: &str) -> Result<(), String> {
         match lines.recv_timeout(LONGEST) {
             Ok(line) => {
                 println!("    {line}");
-                // The message is on the line after `thread … panicked at FILE:LINE:COLUMN:`.
+                // A panic's message is on the line after `thread … panicked at FILE:LINE:COLUMN:`.
                 if panicked && why.is_none() {
                     why = Some(line.clone());
                 }

@@ -1,5 +1,6 @@
-//! Tests instrumented loops on AArch64, in `tests/programs/loops_host.c`. Each loop has as many
-//! hits (entries) as the source says, and the same work has the same count of instructions.
+//! Tests instrumented loops on AArch64, in `tests/programs/loops_host.c` and in the program `sum`.
+//! Each loop has as many hits (entries) as the source says, and the same work has the same count of
+//! instructions.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
 //! Tests compensated counts: counts from which the report has subtracted the count of an empty
-//! call. The functions of the program `c/known.c` execute known numbers of instructions, from 20 to
+//! call. The functions of the program `c/known.c` execute known numbers of instructions, from 10 to
 //! 1,000,000.
 //!
 //! An empty call itself executes two instructions, which set its result and return. So two
@@ -92,7 +92,7 @@ fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     found
 }
 
-/// A case is a function in one process. Checks that in at least 80 % of the cases, the mean per
+/// Checks that in at least 80 % of the cases (a case is one function in one process), the mean per
 /// call is exactly the function's number of instructions minus two. In the other cases, a reading
 /// took another number of instructions than in the calibration. In measurements, these were 0 to 6
 /// of 102 cases. Once, most functions of one process differed by 18 instructions, for an unknown
@@ -199,8 +199,8 @@ fn estimates_under_a_budget() {
         held += u64::from(total.contains(truth));
     }
     println!("{held} of {LONG} intervals hold the total");
-    // Of 100 intervals, 5 do not contain the total. In one of 400 runs of this test, neither of the
-    // two does.
+    // On average, 5 of 100 intervals do not contain the total. So in one of 400 runs of this test,
+    // neither of its two intervals contains the total.
     assert!(held >= 1, "none of {LONG}");
 }
 

@@ -17,7 +17,8 @@ use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 
 use crate::{kernel, set, user};
 
-/// The counters to read. At least one of the six event counters is left for the measurement itself.
+/// The counters to read. Each set leaves at least one of the PMU's six event counters for the
+/// measurement itself.
 const SETS: [&str; 4] = [
     "instructions:u",
     "{instructions:u,cycles:u}",

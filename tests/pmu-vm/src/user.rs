@@ -154,8 +154,8 @@ fn times_are_the_kernels() {
         let after = kernel::group(fd, 1);
         let enabled = ours.enabled(0).expect("the counter was read");
         let running = ours.running(0).expect("the counter was read");
-        // The kernel also rounds down, but from another starting point, so the times may differ by
-        // one nanosecond.
+        // The kernel and our reading both round down, but from different starting points, so their
+        // times may differ by one nanosecond.
         let around = before.enabled.saturating_sub(1)..=after.enabled + 1;
         assert!(around.contains(&enabled), "enabled {enabled} is not in {around:?}");
         assert_eq!(enabled, running);

@@ -3,8 +3,8 @@
 // hit (one execution of a loop or function). Programs include this file to get loops whose numbers
 // of hits are known.
 //
-// A program can define these before it includes this file: MODE (0 to 3), IDS, MODULE_ID (a string
-// of sixteen bytes).
+// A program can define these before it includes this file: MODE (0 to 3), IDS (the number of ids),
+// MODULE_ID (a string of sixteen bytes).
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>

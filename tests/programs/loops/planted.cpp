@@ -40,7 +40,7 @@ F long first_block_store(long *p, long n, long last) {
   }
   return i;
 }
-// The sum decides whether the loop ends, and is used after it.
+// The sum decides whether the loop ends, and is used after the loop.
 F long first_block_sum(const long *p, long most) {
   long sum = 0;
   HIT(1);

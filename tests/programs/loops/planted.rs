@@ -1,4 +1,5 @@
-//! Loops over slices. `planted_slices.c` calls them and says how often each loop runs.
+//! Functions with loops over slices. `planted_slices.c` calls these functions and says how often
+//! each loop runs.
 #![no_std]
 #![crate_type = "lib"]
 
@@ -33,7 +34,8 @@ pub unsafe extern "C" fn reversed(p: *const [u64; 3], n: usize) -> u64 {
     sum
 }
 
-/// The loop runs once for each element up to and including the first element that equals `wanted`.
+/// The loop runs once for each element up to and including the first element that equals `wanted`,
+/// or for all elements if none equals it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn find(p: *const u16, n: usize, wanted: u16) -> usize {
     // SAFETY: by contract, `p` points to `n` numbers that nobody changes meanwhile.

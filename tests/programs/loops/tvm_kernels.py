@@ -1,4 +1,4 @@
-"""Writes TVM's kernels as LLVM IR, and compares modules that TVM's own LLVM makes from it.
+"""Writes TVM's kernels as LLVM IR, and compares two modules that TVM's LLVM made from such IR.
 
 tvm_kernels.py text OUT.ll            writes the text of a model's kernels
 tvm_kernels.py compare A.ll B.ll      loads both, calls every kernel of both with the same tensors,

@@ -6,7 +6,7 @@
 #define VECTORS(n, m) _Pragma(PRAGMA(clang loop vectorize_width(n) interleave_count(m) unroll(disable)))
 #define PRAGMA(x) #x
 
-// `b` has rows of 384 floats. For each number of `a`, reads the first number of the next row.
+// `b` has rows of 384 floats. For each number `a[i]`, the loop reads the first number of row `i`.
 FMA float chain(const float *a, const float *b, long n) {
   float sum = 0;
   SCALAR for (long i = 0; i < n; i++) sum += a[i] * b[i * 384];

@@ -23,8 +23,9 @@ def load(profile: Union[str, _os.PathLike[str]]) -> LoadedProfile:
     `losses` as tables that can be converted to Arrow and pandas. `print` shows the profile's report as text,
     and a notebook shows it as an HTML page.
 
-    `profile`: the directory that `counterpoint run` wrote, or that the argument `output=` of a profile named.
-    If the directory is not a profile, this raises a `CounterpointError`.
+    `profile`: the directory that `counterpoint run` wrote, or that was the argument `output=` of
+    `counterpoint.tvm.profile` or `counterpoint.torch.profile`. If the directory is not a profile, this raises
+    a `CounterpointError`.
     """
     # Imported here and not above, because every process that uses PyTorch imports this package.
     from counterpoint._load import load

@@ -9,8 +9,9 @@ The rows of a report add up to the wall time of its runs:
 | `(entry function)` | before the first op and after the last |
 
 Counters of the last two rows are only known together. Their sum is in the row `(entry function)`.
-It also includes the counts of bookkeeping ops (`vm.builtin.*`), because their own counters are only read
-if the user asked for this. (The counts of a bookkeeping op inside another op are in the row of that op.)
+This row also includes the counts of bookkeeping ops (`vm.builtin.*`), because the counters of such ops are
+only read if the user asked for this. (The counts of a bookkeeping op inside another op are in the row of
+that other op.)
 """
 
 from __future__ import annotations
@@ -214,7 +215,8 @@ def _row(name: str, ns: float, device: str, arguments: str) -> Row:
 
 
 def _added(sum_: Row, row: Row) -> Row:
-    """If one of two values is missing, the sum is missing."""
+    """Adds two rows. If a number is `None` in one of them, the sum is `None`. If one row lacks a column, the
+    value comes from the other row."""
     result = dict(sum_)
     for name, value in row.items():
         there = sum_.get(name)

@@ -86,8 +86,8 @@ def sweep() -> None:
 
 
 def expect_children() -> None:
-    """Makes this process remove directories when it ends, because a forked child that ends by `os._exit` may
-    leave directories behind."""
+    """Makes this process remove the directories of ended processes when it ends itself, because a forked child
+    that ends by `os._exit` may leave directories behind."""
     global _forked
     if not _forked:
         _forked = True
@@ -96,8 +96,8 @@ def expect_children() -> None:
 
 def _remove_pool(folder: str) -> None:
     """A profile contains the path of its pool (the shared memory for records), and anybody may have written
-    the profile. So the program `counterpoint` removes the pool: it checks first that the pool names this
-    directory."""
+    the profile. So the program `counterpoint` removes the pool: it checks first that the pool belongs to
+    this profile and this user."""
     profile = os.path.join(folder, "profile.cpt")
     if not os.path.lexists(os.path.join(profile, "manifest.json")):
         return

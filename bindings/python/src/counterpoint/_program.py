@@ -16,10 +16,11 @@ def run(
     good: tuple[int, ...] = (0,),
     folder: Optional[str] = None,
 ) -> str:
-    """Returns the program's output. If it fails, raises an error with the text of its stderr."""
+    """Returns the program's output. If the program's exit code is not in `good`, raises an error with
+    the text of its stderr."""
     environment = {**os.environ, **(variables or {})}
-    # The program itself must not be recorded. With an empty COUNTERPOINT_RUN_FILE, the start of the program
-    # does not count as a loss.
+    # The program itself must not be recorded. The empty COUNTERPOINT_RUN_FILE tells a recorder in this
+    # process that this is intended, so that it does not report a loss.
     environment.pop("LD_PRELOAD", None)
     environment["COUNTERPOINT_RUN_FILE"] = ""
     path = program()

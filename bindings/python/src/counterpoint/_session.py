@@ -90,8 +90,8 @@ class Session:
         # The directory of the pool (the shared memory for records) of a temporary profile. `None`
         # after the records were moved to the profile, or if the profile is not temporary.
         self.pool: Optional[str] = None
-        # The empty path is enough to find out whether `counterpoint run` records this process, because
-        # session_begin then reads no run file.
+        # With an empty path, session_begin reads no run file, and only tells whether `counterpoint run`
+        # records this process.
         self.joined = native.session_begin("") == _agent.RUN_RECORDS
         if self.joined:
             path = native.profile()
@@ -337,8 +337,8 @@ def tell(text: str) -> None:
 
 
 def _user_level() -> int:
-    """The number of stack frames between `tell` and the user's code. (`skip_file_prefixes` needs
-    Python 3.12.)"""
+    """Returns the `stacklevel` of the user's code for a warning from `tell`, whose own level is 1.
+    (`skip_file_prefixes` needs Python 3.12.)"""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
         frame, level = frame.f_back, level + 1

@@ -123,7 +123,7 @@ def shown(value: Optional[Metric], numbers: _locale.Numbers) -> str:
 
 
 def one_line(text: str) -> str:
-    """Escapes control characters, so that a name cannot break the table or the terminal."""
+    """Escapes characters that are not printable, so that a name cannot break the table or the terminal."""
     return visible("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
 
 

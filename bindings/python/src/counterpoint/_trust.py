@@ -26,7 +26,7 @@ def all_untrusted(folder: Path, strangers: bool = True) -> Optional[str]:
 
 def _no_number() -> Optional[int]:
     """Returns the user id that stands for owners without a user id in this container. Outside of a
-    user namespace, this id belongs to an ordinary user (nobody), so this returns None."""
+    user namespace, this id belongs to an ordinary user (nobody), so the result is None."""
     try:
         with open("/proc/self/uid_map") as file:
             if file.read().split() == ["0", "0", "4294967295"]:
@@ -53,9 +53,9 @@ def untrusted(about: os.stat_result, path: Path, strict: bool, good: Optional[in
 
 
 def _is_own_group(number: int) -> bool:
-    """A private group has the user's name and no other members. On systems with such groups, the
-    umask often lets groups write. A group's list of members does not include the users whose
-    primary group it is, so these are checked as well."""
+    """Returns whether a group is private: it has the user's name and no other members. On systems with
+    such groups, the umask often lets groups write. A group's list of members does not include the users
+    whose primary group it is, so these are checked as well."""
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
         group = grp.getgrgid(number)

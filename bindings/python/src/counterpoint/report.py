@@ -57,8 +57,8 @@ class Report:
     losses: list[Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _recorded: Any = field(default=None, repr=False, compare=False)
-    """The object that keeps the profile of this report, and whose `path` is the profile's. `None` if the
-    report was loaded, or contains only a part of a profile."""
+    """The object that keeps the profile of this report, and whose `path` is the path of the profile.
+    `None` if the report was loaded, or contains only a part of a profile."""
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
         """Returns a table for people, with numbers in the format of the user's locale.
@@ -130,8 +130,8 @@ class Report:
         )
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a `DataFrame` with one row for each call. Counts have the type `Int64`, in which a missing
-        count is neither 0 nor NaN."""
+        """Returns a `DataFrame` with one row for each call. A column that has only counts has the type
+        `Int64`, in which a missing count is neither 0 nor NaN."""
         try:
             import pandas
         except ImportError as error:
@@ -144,8 +144,8 @@ class Report:
         return pandas.DataFrame(columns)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Returns an Arrow table with one row for each call. Counts are int64, texts are strings, and all
-        other values are doubles. Missing values are null."""
+        """Returns an Arrow table with one row for each call. Columns of counts are int64, columns of texts
+        are strings, and all other columns are doubles. Missing values are null."""
         try:
             import pyarrow
         except ImportError as error:

@@ -86,7 +86,7 @@ pub struct Table {
     /// Ends the op that began with this address. Returns how many empty ops PyTorch shall announce
     /// (report to an observer), so that the shim can measure what this costs.
     pub end: unsafe extern "C" fn(*const c_void, *mut Counts) -> i32,
-    /// Bytes of memory that a call of `begin_apart` needs.
+    /// Size in bytes of the memory to which the first argument of `begin_apart` must point.
     pub apart_bytes: usize,
     /// Begins a call that need not nest with other calls and may end on another thread.
     pub begin_apart: unsafe extern "C" fn(*mut c_void, *const Call) -> i32,
@@ -101,7 +101,8 @@ pub struct Table {
     pub open_apart: extern "C" fn() -> u32,
     /// Prepares the calling thread for recording. Returns 1, or 0 if nothing is being recorded.
     pub ready: extern "C" fn() -> i32,
-    /// Reads the clock of the recording.
+    /// Returns the time on the clock of the recording, or 0 if the calling thread is not being
+    /// recorded.
     pub ticks: extern "C" fn() -> u64,
     /// Takes the times in ticks that PyTorch needed to announce the begin and the end of an op.
     pub announced: extern "C" fn(u64, u64),

@@ -17,8 +17,8 @@
 //! Both new processes share the host's memory and run on their own stacks while the host's thread
 //! is suspended (`CLONE_VM | CLONE_VFORK`). The host's memory is not copied, no page of it becomes
 //! copy-on-write, and `pthread_atfork` handlers do not run. Until the program starts, the two
-//! processes make only raw system calls. Meanwhile, all signals are blocked on the host's thread,
-//! so that no signal handler of the host runs in one of the two processes.
+//! processes make only raw system calls. The host's thread blocks all signals before, and both
+//! processes inherit this, so that no signal handler of the host runs in them.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 

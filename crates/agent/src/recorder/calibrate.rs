@@ -81,9 +81,9 @@ fn measure(
     sys::unmap(scratch, PAGE_BYTES);
 }
 
-/// Makes empty calls again. Now the recorder itself times each bracket, as it times some brackets
-/// of the program's calls. The difference from the durations in [`measure`], which are taken around
-/// whole calls, shows which part of a bracket the recorder cannot time itself.
+/// Makes empty calls again. In these calls, the recorder itself times each bracket, as it times
+/// some brackets of the program's calls. The difference from the durations in [`measure`], which
+/// are taken around whole calls, shows which part of a bracket the recorder cannot time itself.
 fn time_brackets(
     thread: &mut Thread,
     process: &Process,
@@ -201,9 +201,9 @@ fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option
 }
 
 /// Adds up the measurements of the calls that ran with warm caches and were not interrupted.
-/// `probed`, `inside` and each element of `values` have one entry per call, in the order of the
-/// calls. Returns `None` if an entry is missing for some call, because a reading failed: in this
-/// case, it is unknown which entries belong together.
+/// `probed`, `inside` and, if counters were read, each element of `values` have one entry per call,
+/// in the order of the calls. Returns `None` if an entry is missing for some call, because a
+/// reading failed: in this case, it is unknown which entries belong together.
 fn sums(
     thread_uid: u32,
     bare: u64,

@@ -92,7 +92,7 @@ pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
         (&raw const (**given).size).read() as usize >= size_of::<Collector>()
     };
     let given = Some(given).filter(|given| !given.is_null()).filter(is_whole);
-    // SAFETY: `given` is a struct of at least this size.
+    // SAFETY: `given` is a struct of at least the size of `Collector`.
     let known = given
         .map(|given| unsafe { &*given })
         .filter(|given| given.start.is_some() && given.stop.is_some() && !given.slot.is_null());
@@ -187,7 +187,7 @@ fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     })
 }
 
-/// Called before a call. `frame` and `ending` are those of the call ([`Ending`]). Starts the
+/// Called before a call. `frame` and `ending` describe this call ([`Ending`]). Starts the
 /// registered collectors for the call. If none of them was interrupted and profiler plugins take
 /// ids, then pushes an id for the call to the plugins. Returns `None` if no collector was started
 /// or interrupted, and no id was pushed.
@@ -359,8 +359,9 @@ pub struct Room {
     pub values: Values,
 }
 
-/// Called after a call. Stops the call's collectors and pops its id. Adds the collectors' values
-/// and the id to `room`. Returns whether a collector was interrupted.
+/// Called after a call. Pops the call's id and stops its collectors; after an interruption,
+/// abandons those that are left. Adds the collectors' values and the id to `room`. Returns whether
+/// a collector was interrupted.
 #[inline(never)]
 pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
     let Room { given, values } = room;

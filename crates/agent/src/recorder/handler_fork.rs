@@ -34,8 +34,8 @@ use crate::state::run::{self, Run};
 #[repr(C)]
 pub(crate) struct Saved {
     thread: MaybeUninit<Thread>,
-    /// Addresses of the pages through which counters are read without a system call. The kernel
-    /// does not map these pages in the child.
+    /// Addresses of the pages through which counters are read without a system call. Linux does not
+    /// map these pages in the child.
     counter_pages: [usize; MAX_COUNTERS],
 }
 

@@ -3,9 +3,9 @@
 //! to the profile when it is full, and releases it when the thread ends.
 //!
 //! If `counterpoint run` takes full pages ([`record::pool::full`]), a thread hands a full page over
-//! to `run` and continues with a spare page. If `run` has not given a spare page back in time, the
-//! thread appends its page itself. A thread also appends its first page itself. This creates the
-//! profile's file if necessary, and shows that the file can be written.
+//! to `run` and continues with a spare page. A thread that has no empty spare page at that time,
+//! and gets no other, appends its full page itself. A thread also appends its first page itself.
+//! This creates the profile's file if necessary, and shows that the file can be written.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -143,7 +143,7 @@ impl Thread {
     }
 
     /// Hands the full page over to `run`, under three conditions: `run` takes pages, the thread has
-    /// already appended a page itself, and it has a spare page or can claim one. Returns this other
+    /// already appended a page itself, and it has a spare page or can claim one. Returns the spare
     /// page, on which the thread must continue.
     fn offer(&mut self) -> Option<usize> {
         let (pool, row) = (&self.run.pool, self.process.row_number());
@@ -202,7 +202,7 @@ impl Thread {
         let appended = sys::append(&paths.pages, bytes).is_ok();
         if appended {
             // SAFETY: the page belongs to this thread and is present. Its first word is the magic
-            // number, which is atomic.
+            // number, which is accessed atomically.
             unsafe { &*self.run.pool.page(page).cast::<AtomicU64>() }.store(0, Ordering::Release);
         }
         appended

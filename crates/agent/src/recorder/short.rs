@@ -6,7 +6,7 @@
 //! | timed | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | [`Thread::short_calls`] |
 //! | ops | [`Thread::try_open_op`], [`Thread::try_end_op`] | [`Thread::short_ops`] |
 //!
-//! *Timed* calls are calls for which no counters are read and that are inside of no other call.
+//! *Timed* calls are calls for which no counters are read and that are not inside another call.
 //! [`Thread::try_open_op`] begins only ops whose end the host reports even after an exception
 //! ([`crate::recorder::bracket::Ending::Held`]). The usual cases have their own code, because the
 //! cost of recording a call depends on how much code and data the recorder uses for it. The
@@ -14,8 +14,8 @@
 //! processor's caches. So the code and data must be fetched again for each call. If a `try_`
 //! function returns false, it has changed nothing, and the caller must use the functions in
 //! [`crate::recorder::bracket`] (the *long way*). The functions for timed calls contain no code
-//! that could panic. So an adapter can use them in functions between stack frames of the host,
-//! which must not catch panics.
+//! that could panic. So an adapter can use them where it must not catch panics: in functions
+//! between stack frames of the host.
 
 use counters::ReadStatus;
 use record::{Call, ClockKind};

@@ -131,7 +131,8 @@ impl Thread {
     }
 
     /// Returns whether the thread's next state can be created in this memory. In a forked child it
-    /// cannot, because code that a signal handler interrupted may still use the memory.
+    /// cannot, because the recorder's code that a signal handler interrupted before it forked may
+    /// still use the memory.
     pub(super) fn is_reusable(&self) -> bool {
         self.memory == OURS
     }

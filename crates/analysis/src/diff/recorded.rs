@@ -69,15 +69,15 @@ pub struct RunRow {
     pub estimated_total_ns: Option<Estimated>,
     /// Sum of the self times. `None` if it is not known, or if the calls belong to no thread.
     pub own_ns: Option<f64>,
-    /// Shortest call. For a site, the shortest dispatch. `None` if it is not known, for example in
-    /// a run with a budget or in a dataset.
+    /// Duration of the shortest call; for a site, of the shortest dispatch. `None` if it is not
+    /// known, for example in a run with a budget or in a dataset.
     pub call_min_ns: Option<f64>,
     /// Shortest dispatch, with durations as in `dispatch_p10_ns`.
     pub dispatch_min_ns: Option<f64>,
     /// 10th percentile of single calls; for a site, of dispatches.
     pub call_p10_ns: Option<f64>,
     /// 10th percentile over dispatches. The duration of a dispatch is the sum over its workgroups.
-    /// For a row without dispatches, this is the 10th percentile of single calls.
+    /// For a row without dispatches, the 10th percentile of single calls.
     pub dispatch_p10_ns: Option<f64>,
     /// Median over dispatches, with durations as in `dispatch_p10_ns`.
     pub dispatch_p50_ns: Option<f64>,
@@ -134,8 +134,8 @@ pub struct Recorded {
     pub raw: bool,
     /// Whether only some calls were timed.
     pub sampled: bool,
-    /// Set for a dataset: `rows` are not in the order of the program. (Rows of modules and
-    /// activities are not, either.)
+    /// Set for a dataset, whose rows are not in the order of the program. Not set for rows of
+    /// modules and activities, although they are not in this order, either.
     pub is_unordered: bool,
     /// What the recording lacks. Empty for a dataset.
     pub losses: Vec<LossCount>,
@@ -283,7 +283,8 @@ fn ops(
             });
             let call = |ticks: f64| known(row.call(ticks).value).filter(|_| whole);
             let call_p10_ns = call(row.p10);
-            // The shortest of the timed calls depends on how many of them were timed.
+            // Left out in a run with a budget, because the shortest timed call depends on how many
+            // calls were timed.
             let call_min_ns = call(row.min).filter(|_| row.sampled.is_none());
             RunRow {
                 identity: identity.unwrap_or_default(),

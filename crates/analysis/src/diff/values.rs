@@ -11,7 +11,8 @@ use super::{DiffRow, Side, Statistic};
 use crate::estimate::Estimate;
 use crate::sampled::Estimated;
 
-/// The largest ratio of the numbers of calls of A and B with which their shortest calls are compared.
+/// The shortest calls of A and B are compared only if their numbers of calls differ by at most this
+/// factor.
 const AS_MANY: f64 = 1.1;
 
 /// The rows of all runs of one side.
@@ -85,9 +86,9 @@ impl Sides {
     }
 }
 
-/// Returns `value` (the median over several runs) with an interval. Its ends are the medians of the
-/// ends of the runs' intervals, widened if necessary to contain `value`. `None` if no run's value
-/// is an estimate.
+/// Returns `value` (the median over several runs) with an interval. The interval's ends are the
+/// medians of the ends of the runs' intervals, widened if necessary to contain `value`. `None` if
+/// no run's value is an estimate.
 fn estimated(
     found: &[Vec<&RunRow>],
     value: f64,
@@ -174,8 +175,8 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
     Prepared { row, asked }
 }
 
-/// Whether the numbers of calls of the two sides differ by at most [`AS_MANY`]. The shortest of more
-/// calls is shorter.
+/// Whether the numbers of calls of the two sides differ by at most [`AS_MANY`]. Otherwise, the
+/// shortest calls are not comparable, because the shortest of more calls is usually shorter.
 pub fn are_as_many(a: f64, b: f64) -> bool {
     (a / b).ln().abs() <= AS_MANY.ln()
 }

@@ -53,13 +53,13 @@ pub struct Compared {
 pub struct Change {
     /// The statistic in which the row differs.
     pub statistic: Statistic,
-    /// The estimated change. Negative if B is faster.
+    /// The estimated change. Negative if B's value is smaller.
     pub by: f64,
     /// The ends of the 95 % interval.
     pub interval: [f64; 2],
-    /// Whether the typical execution (a median) changed, and the floor (a 10th percentile) did not:
-    /// its 95 % interval contains 0, and no difference was found in it or in the fastest call.
-    /// Possible causes are contention, caches, or a change in some of the calls.
+    /// Whether the typical execution (a median) changed, but the floor (a 10th percentile) did not:
+    /// no difference was found in the floor or the fastest call, and the floor's 95 % interval
+    /// contains 0. Possible causes are contention, caches, or a change in some of the calls.
     pub floor_unchanged: bool,
 }
 
@@ -146,7 +146,8 @@ pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
         .collect()
 }
 
-/// Returns the difference of the logarithms for each pair. `None` if a value is missing.
+/// Returns the difference of the logarithms for each pair. `None` if there are no pairs, or a pair
+/// lacks a value or has no finite difference.
 fn differences(one: &Asked) -> Option<Vec<f64>> {
     let [a, b] = &one.values;
     if a.len() != b.len() || a.is_empty() {
@@ -155,8 +156,9 @@ fn differences(one: &Asked) -> Option<Vec<f64>> {
     a.iter().zip(b).map(|(a, b)| Some(((*b)? / (*a)?).ln()).filter(|d| d.is_finite())).collect()
 }
 
-/// Combines the comparisons of a row's statistics into a verdict. If no difference was found, and
-/// all 90 % intervals are within ± `threshold`, the verdict is `Same`.
+/// Combines the comparisons of a row's statistics into a verdict. If no difference counts, and the
+/// 90 % intervals of all statistics but the fastest call are within ± `threshold`, the verdict is
+/// `Same`.
 pub fn decide(answers: &[Option<Compared>], untested: Option<Untested>, threshold: f64) -> Decided {
     let compared: Vec<Compared> = answers.iter().flatten().cloned().collect();
     let verdict = match untested {
@@ -174,9 +176,10 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     }
     let differs = |one: &Compared| one.p.is_some_and(|p| p <= LEVEL);
     let others = || known.iter().copied().filter(|one| one.statistic != Statistic::Fastest);
-    // The fastest call decides only where the other statistics are too noisy. If they are known well
-    // enough to contradict it, that call is unlike the others. It is so exact that other addresses,
-    // or a neighbour that leaves other data in the cache, change it by a part of a percent.
+    // The fastest call decides only where the other statistics are too noisy. If they are known
+    // well enough to contradict it, that call is unlike the others. The fastest call's time varies
+    // so little that even other memory addresses, or a neighbour that leaves other data in the
+    // cache, cause a difference of part of a percent.
     let counts = |one: &Compared| {
         let matters = || {
             let is_large = one.change.ln_1p().abs() >= (threshold / 2.0).ln_1p();
@@ -191,7 +194,8 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         && let Some(interval) = one.interval
     {
         let statistic = one.statistic;
-        // Without a difference that was found in the family of all rows, a floor can still differ.
+        // The floor can differ even if the test found no difference in it, so its interval must
+        // contain 0, too.
         let may_be_equal =
             |one: &Compared| one.interval.is_some_and(|[low, high]| low <= 0.0 && high >= 0.0);
         let floor = |one: &&Compared| one.statistic == Statistic::Floor;
@@ -211,7 +215,8 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         return Verdict::Same(threshold);
     }
     // Of the statistics whose interval is not within the threshold, the noisiest one is the reason
-    // why nothing can be decided. The fastest call alone does not say how typical ones changed.
+    // why nothing can be decided. The fastest call is left out, because it alone does not say how
+    // typical calls changed.
     let spread = |one: &Compared| one.deviation.unwrap_or(f64::INFINITY);
     let open = others().filter(|one| !within(one));
     let noisiest = open.max_by(|x, y| spread(x).total_cmp(&spread(y)));
@@ -308,13 +313,14 @@ mod tests {
         let change = slower.change().expect("the fastest call differs");
         assert_eq!((change.statistic, change.by), (Statistic::Fastest, 0.05));
         assert!(!change.floor_unchanged);
-        // Of an interval of ± 10.5 %, twice as wide, 30 % is outside.
+        // The intervals of the other two statistics end at 10.5 %; made twice as wide, they end at
+        // 20.5 %, so 30 % is outside.
         let Verdict::Unknown { half_width, .. } = verdict(0.3, others(0.14, 0.1)) else {
             panic!("typical calls cannot be 30 % slower")
         };
         assert!((half_width - 0.1f64.exp_m1()).abs() < 1e-12, "{half_width}");
         assert_eq!(verdict(0.3, others(0.01, 0.008)), Verdict::Same(0.03));
-        // A change of less than half of the threshold is not worth a verdict.
+        // A change of the fastest call by less than half of the threshold does not count.
         assert!(matches!(verdict(0.014, others(0.14, 0.1)), Verdict::Unknown { .. }));
         assert!(verdict(0.016, others(0.14, 0.1)).change().is_some());
     }

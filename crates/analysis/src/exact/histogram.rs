@@ -64,7 +64,7 @@ impl Histogram {
     /// larger than *v*. `None` without values.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let values = self.values();
-        // Ranks are counted from 1. A float has 53 significant bits, so the rank is inexact for
+        // Ranks are counted from 1. A float has 53 significant bits, so the rank can be inexact for
         // more than 2⁵³ values.
         let rank = ((q.clamp(0.0, 1.0) * values as f64).ceil() as u64).clamp(1, values.max(1));
         let mut below = 0u64;

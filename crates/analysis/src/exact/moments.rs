@@ -50,7 +50,7 @@ impl Moments {
         let n = u128::from(self.calls);
         let (x, y) = (self.x.get()?, self.y.get()?);
         let spread = |squares: u128, sum: u128| {
-            // By the inequality of Cauchy and Schwarz, this difference is never negative.
+            // By the inequality of Cauchy and Schwarz, `all` is never less than `mean`.
             let (all, mean) = (Wide::product(n, squares), Wide::product(sum, sum));
             (all > mean).then(|| all.less(mean).to_f64())
         };

@@ -1,5 +1,5 @@
-//! Chooses a sample of the calls of ops. The choice depends only on the recorded calls, so it is
-//! the same with any number of worker threads.
+//! Chooses a sample of each op's calls. The choice depends only on the recorded calls, so it is the
+//! same with any number of worker threads.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,8 @@ pub(super) struct Call {
     values: usize,
 }
 
-/// The sampled calls of one op, and the first call of each thread. `finish` sorts them by start.
+/// The sampled calls of one op, and the op's first call on each thread. `finish` sorts them by
+/// start.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
     /// Number of all outermost calls of the op, in the sample or not.
@@ -127,8 +128,8 @@ struct Worker<'a> {
     /// For each key, the index of the op, and the index of the row among the op's rows.
     numbers: &'a HashMap<Key, (u32, u32)>,
     ops: Vec<Drawn>,
-    /// The indices of the op and of the row for each call of the page (a block of one thread's
-    /// records).
+    /// For each call of the page (a block of one thread's records): the index of its op, and the
+    /// index of its row among the op's rows.
     rows: Vec<(u32, u32)>,
 }
 

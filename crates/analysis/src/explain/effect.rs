@@ -42,11 +42,12 @@ pub enum Effect {
         /// The time off a CPU in the other calls, as a part of their time.
         of_others: f64,
         /// The additional time off a CPU in the slowest calls, as a part of their additional
-        /// duration. Both are differences between the mean of the slowest calls and the mean of the
-        /// other calls.
+        /// duration. Both additional times are differences between the mean of the slowest calls
+        /// and the mean of the other calls.
         of_excess: f64,
     },
-    /// The effect of the class whose durations differ most from the others.
+    /// The effect of one class: the class whose calls' durations differ most from the durations of
+    /// all calls.
     Class {
         class: u32,
         /// The median duration of the calls in the class.

@@ -190,7 +190,7 @@ pub fn inside(
     inclusive_ns: Option<f64>,
 ) -> Inside {
     // If the hits of the function around the node were counted, their number is the number of
-    // workgroup calls. Like the node's hits, this number includes calls that the profile lacks, and
+    // workgroup calls. Like the node's hits, this number includes calls that were not recorded, and
     // leaves out calls of a copy of the module without instrumented loops.
     let entered = root(tree, node).filter(|_| is_function(tree, node)).map(|root| root.all.hits);
     let entered = entered.filter(|hits| *hits > 0).map(|hits| hits as f64);

@@ -57,7 +57,7 @@
 //!
 //! **Compensation.** [`HitCost`] contains the time that it costs to measure a hit. The measured
 //! time of the hit includes the part `inside` of this cost. The time of the loop around the hit
-//! includes the whole cost, even if the hit is only counted and not timed:
+//! includes the whole cost of timing the hit, or of counting it if it was not timed:
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
@@ -333,7 +333,8 @@ mod tests {
         assert_eq!(of(&row), Estimate { value: 112.0, margin: Some(0.0) });
         assert_eq!(total(&row, Mode::Timed).expect("a time").time.estimate(), of(&row));
         assert_eq!(total(&row, Mode::Count), Err(NoTime::NotTimed));
-        // This thread was killed after it had counted its first hit and before it began to time it.
+        // This thread was killed after it had counted its first hit, and before it began to time
+        // that hit.
         let killed = LoopRow { hits: 1, ..LoopRow::default() };
         assert_eq!(of(&killed), Estimate { value: 0.0, margin: Some(0.0) });
     }

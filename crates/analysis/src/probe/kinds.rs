@@ -8,9 +8,9 @@
 //!
 //! A page (block of recorded calls) contains calls in the order of their ends. A call ends later
 //! than the calls inside of it, so the code goes through the calls backwards. A region or a task
-//! that begins after the earliest start seen so far is inside of a region or task that ends later.
-//! Pages are read in any order and joined afterwards. A page is read again if a region or a task of
-//! a later page may contain some of its regions or tasks.
+//! that begins at or after the earliest start seen so far is inside of a region or task that ends
+//! later. Pages are read in any order and joined afterwards. A page is read again if a region or a
+//! task of a later page may contain some of its regions or tasks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -96,7 +96,7 @@ impl Parallel {
 }
 
 /// The earliest start of the regions and tasks seen so far, which end later than the call that is
-/// looked at. `any` is for both, and `task` for tasks only.
+/// looked at. `any` is the earliest start of regions and tasks, and `task` that of tasks only.
 #[derive(Clone, Copy, Debug)]
 struct Earliest {
     any: u64,
@@ -114,7 +114,8 @@ pub(super) struct OnPage {
     pub page: usize,
     /// Number of recorded calls.
     pub calls: u64,
-    /// Number of regions that are not inside of another region or task of the thread.
+    /// Number of regions that are not inside of another region or task of the thread; an estimate
+    /// in a run with a budget.
     pub regions: u64,
     /// The time in tasks, in ticks. The whole time of a task is on the page on which the task ends.
     pub task_ticks: f64,
@@ -153,8 +154,8 @@ impl OfPage {
                 earliest.task = call.begin;
                 let (ticks, weight) = (call.ticks as f64, call.weight as f64);
                 kinds.task_ticks += weight * ticks;
-                // This is the variance of the estimator of Horvitz and Thompson: each call is
-                // sampled independently with the probability 1 / weight.
+                // This estimates the variance of the estimator of Horvitz and Thompson: each call
+                // is sampled independently with the probability 1 / weight.
                 kinds.variance += weight * (weight - 1.0) * ticks * ticks;
             }
         }

@@ -52,10 +52,11 @@ pub struct Price {
     pub of_program_by_calls: Option<f64>,
     /// The cost as a part of the processor time that was used, which includes recording.
     pub of_used: Option<f64>,
-    /// The processor time of the processes' threads, each from its first call on.
+    /// The processor time of the processes' threads, each from its first call on. `None` if it is
+    /// unknown for at least one process.
     pub cpu_ns: Option<f64>,
-    /// The cost without attaching threads and starting, as a part of the threads' time in
-    /// dispatches.
+    /// The cost without attaching threads and starting, as a part of the threads' time in calls.
+    /// `None` if that time is unknown or 0.
     pub of_dispatches: Option<Estimate>,
 }
 

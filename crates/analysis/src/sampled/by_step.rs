@@ -169,7 +169,7 @@ mod tests {
         );
         let open = interval(&CountedSteps { is_open: true, ..of }).expect("an interval");
         assert!((open.low - 2_030.0).abs() < 0.01 && open.high == found.high, "{open:?}");
-        // A sample without calls, or with too few steps, shows nothing.
+        // There is no interval if the sample has no calls, or too few steps.
         assert_eq!(interval(&steps(&[(4, 0)].repeat(100), 300)), None);
         assert_eq!(interval(&steps(&[(4, 7)].repeat(59), 300)), None);
     }

@@ -25,8 +25,8 @@
 //! most a tenth of the row's calls have no known value for this reason, they are assumed to be like
 //! the drawn calls. (With fewer than [`FEWEST`] drawn calls, they are assumed to be like all known
 //! calls.) The interval then allows the sum over these calls to be 0, or twice the estimate.
-//! Otherwise there is no estimate. The first calls of an op run with cold caches and represent only
-//! themselves.
+//! Otherwise there is no estimate. The known values do not suffice then, because the first calls of
+//! an op run with cold caches.
 //!
 //! **Zeros.** If a counter was 0 in all of n drawn calls, its mean over the other calls is at most
 //! 3/n (with 95 % confidence, if it counts at most one event in a call). With few drawn calls this
@@ -38,8 +38,8 @@ use super::tail::Tail;
 use super::values::Estimated;
 use crate::interval::Sum;
 
-/// With fewer drawn calls than this, there is no estimate, unless nine tenths of the values are
-/// known.
+/// With fewer drawn calls than this, there is no estimate, unless nine tenths of the values, and at
+/// least this many, are known, or all of them.
 pub const FEWEST: f64 = 30.0;
 /// With fewer drawn calls than this, an estimate has no interval, unless nine tenths of the values
 /// are known.
@@ -97,8 +97,8 @@ impl Pool {
     /// Returns the variance of a sum over `calls` calls without known values, if the sum was
     /// estimated from a mean of other calls. The standard deviation is at least the estimate
     /// itself, so the interval reaches from 0 to twice the estimate or further. If the mean is 0,
-    /// the interval reaches to 3/n per call, where n is the number of known calls: an event that
-    /// happened in none of n calls happens in at most 3/n of all calls.
+    /// the interval reaches to 3/n per call, where n is the number of known calls: with 95 %
+    /// confidence, an event that happened in none of n calls happens in at most 3/n of all calls.
     fn doubt(&self, calls: u64, mean: f64) -> f64 {
         if mean <= 0.0 {
             let most = 3.0 * calls as f64 / self.known.count().max(1) as f64;
@@ -182,7 +182,7 @@ impl Pool {
         tells.then(|| Sum::sampled(sum.value(), None, 1.0, 0.0))
     }
 
-    /// Returns the estimated sum with its interval.
+    /// Returns the estimated sum, with its interval if that is known.
     pub fn total(&self) -> Option<Estimated> {
         Some(Estimated::at_least(&self.sum()?, self.seen))
     }

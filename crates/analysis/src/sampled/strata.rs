@@ -38,15 +38,16 @@
 //! choose a different weight for almost every timed call. With one stratum per weight, most strata
 //! would have a single call, and no variance.
 //!
-//! **Equal values.** If all n timed values of a class are equal, at most 3/n of the other values
+//! **Equal values.** If all timed values of a class are equal, at most 3/m of the other values
 //! differ from them, with 95 % confidence. Each differing value may be 0 or twice as large as the
 //! timed values; if these are 0, it may be 1.
 //!
 //! **Few timed calls.** A class with a single timed call has no s². The s² of the nearest class
-//! that has one is used instead. If some calls were only counted, and no timed call has a weight
-//! above 1, there is no estimate: the first calls of an op are not a sample of the others. (Their
-//! caches are cold. In a measurement, a total that was estimated from first calls was up to 15
-//! times too high.) [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
+//! that has one is used instead. If no class has one, the interval is that for equal values. If
+//! some calls were only counted, and no timed call has a weight above 1, there is no estimate: the
+//! first calls of an op are not a sample of the others. (Their caches are cold. In a measurement, a
+//! total that was estimated from first calls was up to 15 times too high.)
+//! [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
 //!
 //! **Counters** are sampled in two stages: the recorder reads counters in some of the timed calls.
 //! The weight is then the product of the weights of both stages. A timed call whose counters were
@@ -335,8 +336,8 @@ pub(super) const Z: f64 = 1.96;
 /// Practically infinite degrees of freedom, for a variance that was not computed from a sample.
 const MANY: f64 = 1e9;
 
-/// Estimates the sum over `calls` calls, of which some are known. The variance comes from `other`
-/// if too few values are known.
+/// Estimates the sum over `calls` calls, of which some are known. If `other` is given, the variance
+/// comes from it, because too few values are known.
 fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) -> Sum {
     let (all, n) = (calls as f64, known.n as f64);
     if calls <= known.n {
@@ -350,8 +351,9 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) ->
     if let Some(scatter) = from.variance().filter(|variance| *variance > 0.0) {
         return Sum::sampled(value, Some(of(scatter)), from.effective() - 1.0, third);
     }
-    // All known values are equal. But up to `differ` of the other calls may have another value: 0,
-    // or twice the known value. If the known values are 0, the other value is taken as 1.
+    // All known values are equal, or only one is known. But up to `differ` of the other calls may
+    // have another value: 0, or twice the known value. The difference from the known value is taken
+    // as at least 1.
     let differ = (all - n) * UNSEEN / from.effective();
     let half = differ * known.mean.abs().max(1.0);
     Sum::sampled(value, Some(of(0.0) + (half / Z).powi(2)), MANY, third)
@@ -402,7 +404,7 @@ mod tests {
     fn all_timed_is_exact() {
         let sum = strata(&[(1, 0, 5.0), (1, 0, 7.0), (1, 0, 100.0)]).total(3).expect("values");
         assert!(sum.is_exact() && (sum.value() - 112.0).abs() < 1e-9, "{sum:?}");
-        // Both calls of weight 3 were drawn, and there are no other calls.
+        // Both calls of weight 3 were timed, and there are no other calls.
         let sum = strata(&[(3, 0, 5.0), (3, 0, 7.0)]).total(2).expect("values");
         assert_eq!(sum.interval(), Some(crate::Estimate::exact(12.0)));
     }
@@ -418,8 +420,8 @@ mod tests {
         assert_eq!((alone.value(), interval.half().round()), (180.0, 450.0));
     }
 
-    /// The counter was 0 in 50 drawn calls, so it was above 0 in at most 3/50 of the 1,000 other
-    /// calls. The cold first call represents only itself.
+    /// The counter was 0 in 50 timed calls of weight 4, so it was probably above 0 in at most 3/50
+    /// of the 1,000 other calls. The cold first call represents only itself.
     #[test]
     fn what_was_not_seen_may_still_happen() {
         let mut calls = vec![(1, 0, 9_000.0)];

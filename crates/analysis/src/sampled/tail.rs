@@ -20,10 +20,10 @@
 //! an op reach does not count as rare. So if an op has both many long and many short calls, its
 //! long calls do not widen the intervals of other ops.
 //!
-//! The skewness that rare slow calls cause is left out on purpose. For an op whose sample contains
-//! no slow call, it would move the lower end of the interval up to the estimate itself. (Measured
-//! with calls of real programs: with the skewness, 50 to 80 of 100 intervals contained the total;
-//! without it, 90 to 100 did.)
+//! The skewness that rare slow calls cause is left out on purpose. If an op's sample contains no
+//! slow call, the skewness would move the lower end of the op's interval up to the estimate itself.
+//! (Measured with calls of real programs: with the skewness, 50 to 80 of 100 intervals contained
+//! the total; without it, 90 to 100 did.)
 //!
 //! Slow calls that are in no op's sample cannot be taken into account.
 

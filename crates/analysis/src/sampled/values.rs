@@ -23,8 +23,8 @@ impl Estimated {
         Self { value: sum.value(), interval: sum.interval() }
     }
 
-    /// Makes the estimate of a sum. The lower end of its interval is at least `observed`, the known
-    /// part of the sum, because the rest cannot be negative.
+    /// Makes the estimate of a sum. The lower end of its interval is at least `observed` (the known
+    /// part of the sum), because the rest cannot be negative, but never above the estimate.
     pub(crate) fn at_least(sum: &Sum, observed: f64) -> Self {
         let cut = |mut all: Estimate| {
             all.low = all.low.max(observed).min(all.value);
@@ -65,8 +65,9 @@ pub struct SampledRow {
     /// Whether the row's self time is known. It is unknown if `total` is, or if calls of the row
     /// have other calls inside and not all calls of the row were timed.
     pub self_known: bool,
-    /// The row's part of the sum of all durations. `None` in rows by CPU, if any calls of the run
-    /// are nested, if one of the sums is not known, or if shares were not requested.
+    /// The row's part of the sum of all durations. `None` in rows by CPU, and in other rows if
+    /// calls of the run are nested, if one of the sums is not known, or if shares were not
+    /// requested.
     pub share: Option<Estimated>,
     /// The effective number of timed calls: this many timed calls of equal weight would be as
     /// informative about the distribution.

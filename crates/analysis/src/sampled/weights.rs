@@ -31,7 +31,7 @@ pub(crate) struct Factors {
 
 impl Factors {
     /// `counted` contains the strata of each counter. The factors for calls whose counters were
-    /// read come from the first counter with drawn calls.
+    /// read come from the first counter with calls of weight above 1.
     pub fn new<'a>(
         calls: u64,
         timed: &Strata,
@@ -99,7 +99,7 @@ impl Weights {
 mod tests {
     use super::*;
 
-    /// In a class of 20 calls, calls of the weights 4 and 6 were drawn. The weights add up to 10,
+    /// In a class of 20 calls, two were timed, with the weights 4 and 6. The weights add up to 10,
     /// so each one is doubled.
     #[test]
     fn weights_add_up_to_the_number_of_calls() {

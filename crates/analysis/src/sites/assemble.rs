@@ -82,8 +82,8 @@ fn is_workgroup(profile: &Profile, columns: &Columns, i: usize) -> bool {
     op.is_some_and(|op| op.role == Role::Workgroup) && columns.knows_workgroup(i)
 }
 
-/// Assembles the dispatches of a process. Returns `None` in a run with a budget, because calls that
-/// were not timed are missing, and if the process does not exist.
+/// Assembles the dispatches of a process. Returns `None` if the process does not exist, or in a run
+/// with a budget for the cost of recording, because calls that were not timed are missing.
 pub(super) fn assemble(
     profile: &Profile,
     process: usize,

@@ -123,8 +123,8 @@ mod tests {
         assert_eq!(places("abac"), ("abac".to_owned(), "0123".to_owned()));
         assert_eq!(places("a"), ("a".to_owned(), "0".to_owned()));
         assert_eq!(places(""), (String::new(), String::new()));
-        // The sequence is too long to be one iteration, and one of the two functions has a single
-        // dispatch.
+        // The sequence is too long to be one iteration, and not several ones, because one of the
+        // two functions has a single dispatch.
         let ops: Vec<OpId> = [vec![1; 1_500], vec![2], vec![1; 499]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 2_000]));
         // Each function has an even number of dispatches by chance, but an iteration of half the

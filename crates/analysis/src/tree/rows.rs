@@ -15,7 +15,7 @@ use crate::table::{By, Key};
 /// What a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreePart {
-    /// The calls of a node, as its index in [`CallTree::nodes`].
+    /// The calls of a node, as the node's index in [`CallTree::nodes`].
     Calls(usize),
     /// An instrumented function or loop, as the index of its module in [`LoopTable::modules`] and
     /// its index in [`LoopTree::nodes`].
@@ -26,9 +26,9 @@ pub enum TreePart {
 /// values are means over the passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeRow {
-    /// Index of the row above.
+    /// Index of the parent row in [`TreeRows::rows`].
     pub parent: Option<usize>,
-    /// The number of rows above this one.
+    /// The number of ancestors (the parent row, its parent, and so on).
     pub depth: u32,
     pub what: TreePart,
     /// The number of calls, or of hits (entries into a function or loop). `None` if the mean over
@@ -38,8 +38,8 @@ pub struct TreeRow {
     pub total: Option<Estimate>,
     /// Self time of the calls, or of the loop. `None` if it is not known.
     pub own: Option<Estimate>,
-    /// The time without the time of all rows below. `None` if it is not known. For calls with loops
-    /// below, it is shorter than `own`.
+    /// The time without the time of all rows below. `None` if it is not known. Unlike `own`, it
+    /// excludes the times of loops below calls.
     pub rest: Option<Estimate>,
     /// `rest` divided by [`TreeRows::own_ns`]. `None` if `rest` is not known or the time in calls
     /// is 0, and for loops that are not below a call.
@@ -49,7 +49,7 @@ pub struct TreeRow {
     pub total_share: Option<f64>,
 }
 
-/// All rows. Each row comes after the row above it.
+/// All rows. Each row comes after its parent row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TreeRows {
     pub rows: Vec<TreeRow>,
@@ -242,7 +242,7 @@ mod tests {
         ]);
         let table =
             SideTable { entries: serde_json::from_value(entries).unwrap(), ..SideTable::default() };
-        // The function and the loop each take 20 ns: as long as two nodes that `calls` makes.
+        // The function and the loop each take 20 ns, twice the time of a node that `calls` makes.
         let all = Margin { value: 20.0, margin: None };
         let times = Times { inclusive: all, own: Some(all), mean: None, share: None };
         let node = |id: u32, parent, level, hits| LoopNode {

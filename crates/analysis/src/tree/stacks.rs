@@ -6,9 +6,9 @@
 //!       └─ call                       and its values are of this node alone
 //! ```
 //!
-//! The times of all stacks, except those of loops in no recorded call, add up to the time in calls
-//! that `report --tree` shows. Each time is rounded such that the rounded times add up to their
-//! exact sum, rounded once.
+//! The times of all stacks, except those of loops for which no dispatch or op is known, add up to
+//! the time in calls that `report --tree` shows. Each time is rounded such that the rounded times
+//! add up to their exact sum, rounded once.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,8 @@ pub struct Stacks {
     pub nodes: Vec<Stack>,
     /// The counters of which at least one call has a value, as indices in the profile's counters.
     pub counters: Vec<usize>,
-    /// The time in calls, in ns: the sum over all nodes, except those of loops that are in no call.
+    /// The time in calls, in ns: the sum over all nodes, except those below
+    /// [`StackPart::InNoCall`].
     pub calls_ns: u64,
 }
 
@@ -74,9 +75,9 @@ pub struct Stacks {
 ///
 /// With several passes (repetitions of the program), there are no nodes for threads, because each
 /// pass had threads of its own. For loops, the values of counters are 0. The loops of a dispatch or
-/// op are placed below the node of its calls, and their times are subtracted from its time. If the
-/// calls have several nodes on a thread, or no node, the loops are left out. If the estimated times
-/// of the loops exceed the node's time, they are scaled down to fit.
+/// op are placed below the node of its calls, and their times are subtracted from the node's self
+/// time. If the calls have several nodes on a thread, or no node, the loops are left out. If the
+/// estimated times of the loops exceed the node's self time, they are scaled down to fit.
 pub fn stacks(
     profile: &Profile,
     loops: &LoopTable,

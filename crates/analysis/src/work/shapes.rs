@@ -61,9 +61,8 @@ impl Tensor {
 }
 
 /// Returns the type of the tensors' numbers. If there are floating-point tensors, tensors of
-/// integers are ignored, because they usually contain indices. `None` if the types of
-/// floating-point tensors differ, or if a type is not known. If all tensors are of integers,
-/// returns the type of the first one.
+/// integers are ignored, because they usually contain indices. `None` if the other tensors have
+/// different types, or if a type is not known. If all tensors are of integers, none is ignored.
 pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
     let is_float = |tensor: &Tensor| tensor.number.is_none_or(|number| number.is_float);
     let any_float = tensors.iter().any(is_float);

@@ -22,7 +22,8 @@ pub struct Chosen {
     /// A label for each chosen counter, in the order of recording: what the user typed or, for an
     /// entry with several counters, the counter's name.
     pub labels: Vec<String>,
-    /// One sentence for each entry that does not work, and one if the counters take turns.
+    /// Messages for the user: which entries are left out and why, and whether the counters take
+    /// turns.
     pub notes: Vec<String>,
 }
 
@@ -57,7 +58,7 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 continue;
             }
         };
-        // If the user typed a counter twice, the second one is left out.
+        // An entry that contains a counter of an earlier entry is left out.
         let twice = piece.labels.iter().find(|(name, _)| known.contains(name));
         if let Some((_, label)) = twice {
             if piece.labels.iter().any(|(name, _)| !known.contains(name)) {
@@ -119,8 +120,8 @@ fn fit(
     Vec::new()
 }
 
-/// Resolves an entry of the list. As in the original hook, a counter without modifiers counts in
-/// user mode, if user mode makes sense for the counter.
+/// Resolves an entry of the list. As in the original hook, a counter without braces and modifiers
+/// counts in user mode, if user mode makes sense for the counter.
 fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), names::NameError> {
     let mut counters = resolver.resolve(entry)?;
     let mut text = entry.to_owned();

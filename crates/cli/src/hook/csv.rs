@@ -1,7 +1,7 @@
-//! Writes one CSV file per thread, as the original hook did: `iree_hook_THREAD.csv` with the header
-//! `thread,cpu,node,duration_us,COUNTER…,op` and one row per call, in the order in which calls
-//! ended. The original had no column `op`. It is the last column, so that programs which find the
-//! other columns by position still work.
+//! Writes one CSV file for each thread with recorded calls, similar to those of the original hook:
+//! `iree_hook_THREAD.csv` with the header `thread,cpu,node,duration_us,COUNTER…,op` and one row per
+//! call that is not skipped, in the order in which calls ended. The original had no column `op`. It
+//! is the last column, so that programs which find the other columns by position still work.
 //!
 //! `cpu` and `node` are the CPU and the NUMA node at the end of the call. The field of a counter is
 //! empty if the counter was not read, or did not count during the whole call.

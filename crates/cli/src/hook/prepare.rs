@@ -18,7 +18,8 @@ use crate::prepare::{Recording, prepare};
 use crate::terminal::say;
 use crate::terminal::{Kind, stdout};
 
-/// The descriptor on which the agent reads the answer.
+/// The descriptor on which the agent (the library in the profiled program) reads this command's
+/// answer.
 const ANSWER: i32 = 3;
 
 pub fn main(process: u32) -> Result<ExitCode, Failure> {

@@ -91,7 +91,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
         only_its_own(output)?;
     }
     ::dataset::merge::move_into_place(stage.path(), output).map_err(Failure::new)?;
-    // The old dataset is now in the directory of `stage` and is removed with it.
+    // If there was a dataset at `output`, it is now in the directory of `stage` and is removed with
+    // it.
     drop(stage);
     for gap in merged.gaps.iter().take(MOST_NAMED) {
         say!("{gap}");
@@ -113,7 +114,7 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
 }
 
 /// Merges the datasets. A program that still runs replaces its parts of a dataset from time to
-/// time; then the merge begins again.
+/// time; if a merge fails because of that, it begins again.
 fn unite(all: &[&Path], stage: &Path) -> Result<(Vec<Dataset>, Merged), Failure> {
     let open = || {
         let opened: Result<Vec<Dataset>, _> = all.iter().map(|dir| Dataset::open(dir)).collect();

@@ -125,7 +125,7 @@ pub fn packed(bytes: &[u8]) -> Vec<u8> {
     packed.write_all(bytes).and_then(|()| packed.finish()).unwrap_or_default()
 }
 
-/// Returns an element with the data, which the browser does not execute.
+/// Returns a `script` element that contains the data; its type keeps the browser from executing it.
 fn block(id: &str, bytes: &[u8]) -> String {
     format!(
         "<script type=\"application/gzip;base64\" id=\"{id}\">{}</script>",

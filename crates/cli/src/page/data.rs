@@ -171,7 +171,7 @@ pub enum CellOut {
     Missing(()),
     Text(String),
     Number(String, f64),
-    /// A text, the number to sort by, and a remark.
+    /// A text, the number to sort by (if there is one), and a remark.
     Noted(String, Option<f64>, String),
 }
 
@@ -188,7 +188,7 @@ pub struct OpOut {
     pub drift: Option<DriftOut>,
     pub longest: LongestOut,
     pub joints: Vec<JointOut>,
-    /// Empty for ops that took little time.
+    /// The sentences of `explain`, for the few ops with the most self time; empty for other ops.
     pub explained: Vec<String>,
     pub goes_with: Option<TableOut>,
 }

@@ -22,7 +22,7 @@ pub struct MeaningOut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
     Columns(Vec<String>),
-    /// A mark, without the space after it.
+    /// A mark, without the separator after it.
     Mark(&'static str),
     /// All marks together.
     AnyMark,

@@ -1,6 +1,6 @@
 //! Makes listings of instrumented functions: source, intermediate code and machine code, with
-//! measurements at the first line of each loop. The lines are those of `loops report --source
-//! --asm`.
+//! measurements at the first line of each entered loop. The lines are those of `loops report
+//! --source --asm`.
 
 use ::code::region::Range;
 use analysis::loops::{LoopNode, LoopTree};

@@ -138,7 +138,8 @@ fn series(
                 lane,
                 label,
                 about: format!("up to {} per {unit}", number(most * scale)),
-                // A part without calls has no value, and neither has the end of the last part.
+                // A part without calls has no value. The last entry has none either, because it is
+                // only the end of the last part.
                 at: (0..=per_ns.len()).map(at).collect(),
                 values: per_ns.into_iter().chain([None]).collect(),
             });
@@ -147,7 +148,8 @@ fn series(
     series
 }
 
-/// Returns the index of the thread's lane; -1 if there is none.
+/// Returns the index of the thread's lane; -1 if there is none, or if it cannot be told which one
+/// it is.
 fn lane_of(profile: &Profile, timeline: &Timeline, process: usize, thread: usize) -> i64 {
     let p = &profile.processes[process];
     // In a merged profile, processes of several recordings may have the same process id.
@@ -168,7 +170,8 @@ fn place(op: &profile::Op) -> String {
     all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// Returns the cells of the op's row after the first cell, each with the title of its column.
+/// Returns the cells of the op's row that are not empty, without the first cell, each after the
+/// title of its column.
 fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
     let of = |ops: &Vec<Option<usize>>| ops.iter().position(|op| *op == Some(number));
     let Some(row) = table.ops.as_ref().and_then(of) else { return Vec::new() };

@@ -19,8 +19,8 @@ const MINOR: u8 = 8;
 
 pub const LOOPS_SORT: &str = "inclusive_ns";
 
-/// Turns a table that is also printed as text into a table of the page. `known` are the ops that
-/// have details.
+/// Turns a table that is also printed as text into a table of the page. `known` are the ops of
+/// which the page shows details.
 pub fn of(form: &Form, known: &[Key]) -> TableOut {
     let table = &form.table;
     let shown: Vec<&Column> = columns_of(table).collect();
@@ -84,7 +84,8 @@ pub fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
 }
 
 /// Returns the whole title of a column. A title that begins with `/` continues the title of the
-/// column before it. The page may show that column in another place.
+/// column before it. The whole title repeats that title, because the page may show the two columns
+/// apart.
 fn whole_title(shown: &[&Column], at: usize) -> String {
     let title = &shown[at].title;
     match at.checked_sub(1).filter(|_| title.starts_with('/')) {

@@ -102,8 +102,8 @@ impl Timeline {
                 crate::view::units::time(grid as f64)
             ),
         };
-        // A slice only has the name of its op. If several ops have the same name, slices with this
-        // name are not linked to an op.
+        // A slice refers to its op only by the op's name. If several ops have the same name, slices
+        // with this name are not linked to an op.
         let mut of_name: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, op) in ops.iter().enumerate() {
             of_name.entry(&op.name).and_modify(|known| *known = None).or_insert(Some(at));
@@ -170,8 +170,8 @@ struct Sink {
     places: HashMap<(Owned, Owned), usize>,
     last: usize,
     names: HashMap<String, u32>,
-    /// The name of the last slice, and the number of that name. The next slice usually has the same
-    /// name.
+    /// The name of the last slice, and the number of that name in `names`. The next slice usually
+    /// has the same name.
     last_name: (String, u32),
     series: HashMap<(Owned, Owned, String, String), Points>,
     first: Option<i64>,
@@ -276,8 +276,8 @@ impl Sink {
 }
 
 impl Points {
-    /// Returns the series with at most [`POINTS`] points, each of which is the mean of the points
-    /// that it replaces.
+    /// Returns the series with at most [`POINTS`] points. Each point has the mean value of the
+    /// points that it replaces, and the time of the first one.
     fn out(self, begin: i64) -> SeriesOut {
         let each = self.points.len().div_ceil(POINTS).max(1);
         let chunks = self.points.chunks(each);

@@ -79,7 +79,7 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     (table.names == Names::Tree).then_some(Whole { table, explained, parents, keys })
 }
 
-/// The name of the column with a row's time without the time of the rows below it.
+/// The name of a column: the time of a row, minus the time of all rows below that row.
 const REST: &str = "rest_ns";
 
 /// Returns the names of a tree's columns, each with its label and explanation.

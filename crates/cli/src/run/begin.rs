@@ -219,7 +219,8 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 }
 
 /// Returns the top of the child's stack. A guard area lies below the stack. The stack stays mapped:
-/// unmapping would interrupt the processor on which the program has just started.
+/// to unmap it, the kernel would interrupt the processor on which the program has just started (to
+/// flush its TLB).
 fn stack() -> io::Result<*mut c_void> {
     /// For a script without a `#!` line, `execvpe` copies the list of arguments to the stack, and
     /// the list may be long. Unused pages take no memory.

@@ -36,8 +36,8 @@ const LEAST: Duration = Duration::from_secs(1);
 /// After the view has read calls and drawn, it pauses for this many times the processor time that
 /// this took, or longer.
 const PAUSE: u32 = 150;
-/// Reading calls may take this fraction of the time since the view began. Opening the profile and
-/// drawing the view take additional time.
+/// The limit of the processor time for reading calls, as a fraction of the time since the view
+/// began. Opening the profile and drawing the view take additional time.
 const READING: f64 = 0.003;
 /// Before the first drawing, reading calls may take this long, so that the view is not empty.
 const FIRST: Duration = Duration::from_millis(4);
@@ -151,7 +151,8 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
     output.pass_on();
 }
 
-/// Adds calls of the profile to `live`, until this has taken the processor time `may`.
+/// Adds calls of the profile to `live` until all are added, or until this has taken the processor
+/// time `may`.
 fn read(directory: &std::path::Path, live: &mut Live, may: Duration, spent: &mut Duration) {
     // If the profile cannot be opened now, the next try may succeed.
     let Ok(profile) = Profile::open(directory) else { return };

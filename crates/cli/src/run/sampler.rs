@@ -83,7 +83,7 @@ impl Sampler {
         let _ = self.tell.send(Told::ManifestIsFree);
     }
 
-    /// Ends the sampling. Returns the first error, if any.
+    /// Ends the sampling. Stops the sampling, and returns its first error, if any.
     pub fn finish(self) -> Option<String> {
         let _ = self.tell.send(Told::Stop);
         self.thread.join().unwrap_or_else(|_| Some("the sampler's thread has ended".to_owned()))
@@ -223,8 +223,8 @@ fn sample(
     trouble.and(read(writer, true))
 }
 
-/// Adds a snapshot of the clocks to the manifest. Errors are ignored, because the snapshot matters
-/// only if `run` is killed.
+/// Adds a snapshot of the clocks to the manifest. Errors are ignored: `run` takes another snapshot
+/// at its end, so this one matters only if `run` is killed.
 fn add_snapshot(wanted: &Wanted) {
     let Ok(mut manifest) = Manifest::read(&wanted.directory) else { return };
     manifest.snapshots.push(Snapshot::take(wanted.clock).into());

@@ -12,12 +12,12 @@
 //! runs of A came before all runs of B, about one in four comparisons gave a wrong verdict
 //! (docs/diff.md).
 //!
-//! In the warm-up, each program runs as often as `--warm-up` says. Afterwards, the files that the
-//! program reads are in memory. The first calls of each later run are compared like its other
-//! calls, because they hardly change the compared statistics.
+//! In the warm-up, each program runs as often as `--warm-up` says. Afterwards, the files that each
+//! program reads are usually in memory. The first calls of each later run are compared like its
+//! other calls, because they hardly change the compared statistics.
 //!
-//! The series ends early if a program does not end with status 0, or if a signal arrives that ends
-//! a command (such as SIGINT). The complete rounds can still be compared.
+//! The series ends early if a program does not end with status 0, or if `run` receives a signal
+//! such as SIGINT. The complete rounds can still be compared.
 
 use std::ffi::OsString;
 use std::fs;
@@ -46,7 +46,8 @@ use crate::view::open::typed;
 use crate::view::units::{plural, time};
 
 const DEFAULT_SERIES: &str = "counterpoint.series";
-/// The name of the directory with a warm-up's profile, which is removed when the warm-up ends.
+/// The name of the directory for the profile of one warm-up run. The directory is removed after
+/// that run.
 const WARM_UP: &str = "warm-up";
 
 /// Several runs.
@@ -135,8 +136,8 @@ impl Ended {
     }
 }
 
-/// Records a series. If a round is missing, this process ends with the status or signal that ended
-/// the series.
+/// Records a series. If a program or signal ended the series early, this process ends with the same
+/// status or signal.
 pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, Failure> {
     let mut programs = vec![Program::new(Side::A, args.command.clone())?];
     if let Some(Words(words)) = &args.repeat.against {

@@ -13,8 +13,9 @@ use super::begin::{exit_of, wait_for};
 /// the program's threads have offered to this process. The handler of SIGCHLD adds 1 to it, too.
 static OFFERS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Waits for the end of the program, and appends full pages to the profile meanwhile. This function
-/// makes no file of the profile longer than `longest` bytes.
+/// Waits for the end of the program. Meanwhile, if the pool can be used and there are several
+/// processors, appends full pages to the profile. This function makes no file of the profile longer
+/// than `longest` bytes.
 ///
 /// # Errors
 /// Returns the errors of [`wait_for`].
@@ -59,7 +60,7 @@ fn has_processors() -> bool {
     }
 }
 
-/// Ends `drain.wait`, even if that call has not begun yet.
+/// Handles SIGCHLD: makes `drain.wait` return, at once if that call begins only later.
 extern "C" fn note(_: i32) {
     let offers = OFFERS.load(Ordering::SeqCst);
     // SAFETY: `OFFERS` is set before the handler is installed, to a word of the pool, which is

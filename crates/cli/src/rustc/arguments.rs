@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Options whose value is the next word, unless it follows in the same word (`-Copt-level=3`).
+/// Options with a value. The value is the next word, unless the option's own word contains the
+/// value (`-Copt-level=3`).
 const WITH_VALUE: &[&str] = &[
     "--crate-name",
     "--crate-type",
@@ -206,9 +207,9 @@ impl Line {
         endings.map(|ending| Path::new(&folder).join(format!("{stem}.{ending}"))).collect()
     }
 
-    /// Returns the arguments with which rustc compiles the crate and also writes its LLVM IR.
-    /// Leaves out the linker, for which the caller passes another one, and the options with which
-    /// rustc makes several objects of a crate.
+    /// Returns the arguments of this command line for a compilation that also writes LLVM IR; the
+    /// caller adds the options for that. Leaves out the linker, for which the caller passes another
+    /// one, and the options with which rustc makes several objects of a crate.
     pub fn first(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for (name, whole, value) in &self.words {

@@ -37,7 +37,8 @@ use profile::safe_dir::Dir;
 
 use crate::whole::{Written, directory, written};
 
-/// The files and directories that a command uses besides the profile.
+/// The files and directories that a command uses besides the profile, and how it changes the
+/// profile.
 #[derive(Debug, Default)]
 pub struct Needs<'a> {
     pub reads: Vec<&'a Path>,
@@ -74,8 +75,8 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// Whether the caller owns the profile's directory and manifest, and not everybody can write to
-/// them. If so, files that the profile names may be read wherever they are.
+/// Whether the caller owns the profile's directory and manifest, and neither can be written by
+/// everybody. If so, files that the profile names may be read wherever they are.
 pub fn is_of_caller(profile: &Dir) -> bool {
     let user = profile::pools::user();
     let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));

@@ -303,7 +303,8 @@ fn describe(
         return line(out, style, "  ", &format!("{head} {value}{all}"));
     }
     line(out, style, "  ", &head)?;
-    // With a budget, the mean over all calls is estimated.
+    // In a run with a budget, only some calls are measured, so the mean over all calls is
+    // estimated.
     let estimated =
         variable.mean.and(scope.estimated_mean(i)).map(|mean| less.from_estimated(mean));
     let mean = match estimated {
@@ -326,7 +327,7 @@ fn describe(
     line(out, style, "    ", &format!("{title}:{means}"))
 }
 
-/// Whether all calls have the same value, or no call has one.
+/// Returns whether all calls with a value have the same value, or no call has one.
 fn is_constant(variable: &Variable) -> bool {
     match (variable.min, variable.max) {
         (Some(min), Some(max)) => min.to_f64() == max.to_f64(),
@@ -334,8 +335,8 @@ fn is_constant(variable: &Variable) -> bool {
     }
 }
 
-/// Formats a number with its noun, such as `1 call` or `2 calls`. Digits are not grouped, as in the
-/// original hook.
+/// Formats a number with its noun, such as `1 call` or `2 calls`. Like IREE's hook, it does not
+/// group the digits.
 fn calls(n: u64, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
@@ -347,7 +348,7 @@ fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Re
     }
 }
 
-/// Formats a coefficient with two digits, or with four if it would look like 1: `0.9975`.
+/// Formats a coefficient with two digits, or with four if two would round it to 1 or -1: `0.9975`.
 fn coefficient(value: f64) -> String {
     let is_perfect = |text: &str| matches!(text, "1" | "-1");
     let few = general(value, 2);

@@ -4,11 +4,11 @@
 
 CALLS.json is the output of `counterpoint export PROFILE --format json`. For each file, ARGUMENTS has a line, which is
 `raw` or empty. For each file, the program prints a line with a JSON object. Its members `op`, `thread`, `cpu` and
-`process` have rows with these names. Each row has the numbers of calls, inner_calls, dispatches, threads and CPUs. It
-also has total, self, mean, min, p50, p99 and max in ns, and its share of all self time. For each counter, a row has the
-recorded sum over outermost calls, and the number of those with a value. Rows by op also have the statistics of `stats`.
-`tree` has calls, total and self by the names of the calls around; `lives` has each thread's calls, wall time and time
-in calls.
+`process` have a row for each op, thread, CPU or process. Each row has the numbers of calls, inner_calls, dispatches,
+threads and CPUs. It also has total, self, mean, min, p50, p99 and max in ns, and its share of all self time. For each
+counter, a row has the recorded sum over outermost calls, and the number of these calls that have a value. Rows by op
+also have the statistics of `counterpoint stats`. `tree` has calls, total and self for each path of ops, from the
+outermost call inwards. `lives` has each thread's calls, wall time and time in calls.
 """
 
 import json
@@ -41,10 +41,11 @@ def classes(document, raw):
 
 
 def nested(calls):
-    """Returns, for each call of a thread, the call directly around it. Of the calls that began no later and ended no
-    earlier, this is the last one that began. If two calls have the same times, the one that was recorded later is
-    the outer one, because calls are recorded when they end. A profiler of the host lists the outer call first, so
-    for its calls (`foreign`), the earlier one is the outer one."""
+    """Returns the indices of a thread's calls, sorted by begin, and for each call the index of the call directly
+    around it. Of the calls that began no later and ended no earlier, this is the last one that began. If two calls
+    have the same times, the one that was recorded later is the outer one, because calls are recorded when they end.
+    A profiler of the host lists the outer call first, so for its calls (`foreign`), the earlier one is the outer
+    one."""
     outside = lambda i: i if calls[i]["foreign"] else -i
     order = sorted(range(len(calls)), key=lambda i: (calls[i]["begin"], -calls[i]["end"], outside(i)))
     around, open_ = [None] * len(calls), []
@@ -114,8 +115,8 @@ def correlations(x, y):
 
 
 def described(calls, names, scale):
-    """Returns the statistics of `stats` for durations and for each counter, with the correlation of each counter
-    with the duration."""
+    """Returns the statistics of `counterpoint stats` for durations and for each counter, with the correlation of
+    each counter with the duration."""
     times = [call["time"] * scale for call in calls]
     out = {"duration_ns": {"buckets": buckets(times), "deviation": None}}
     if len(times) > 1:

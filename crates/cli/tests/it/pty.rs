@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, ExitStatus};
 
-/// Opens a terminal. Returns the end that the test uses, and the end for the program.
+/// Opens a pseudoterminal. Returns the end that the test uses, and the end for the program.
 pub fn open(columns: u16) -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };

@@ -304,8 +304,8 @@ fn the_op_that_makes_a_rank_slow_is_found_among_64() {
     assert_eq!(stragglers[0][1], "41");
     let slow = kept("slow-ops");
     assert_eq!((&*slow[0][1], &*slow[0][3]), ("41", "norm"));
-    // Ten calls of rank 41 of 64 are longer by 4 µs each. So the rank is above the mean by 40 µs ·
-    // 63/64.
+    // Ten calls of rank 41 take 4 µs longer each than those of the other 63 ranks. So the total of
+    // this rank is above the mean of all 64 ranks by 40 µs · 63/64.
     let above: f64 = slow[0][6].parse().unwrap();
     assert!((above - 40_000.0 * 63.0 / 64.0).abs() < 3_000.0, "{above}");
     let imbalance = kept("imbalance");

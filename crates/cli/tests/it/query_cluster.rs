@@ -108,7 +108,7 @@ fn has_files(dir: &Path) -> bool {
     entries.map(|e| e.path()).any(|path| !path.is_dir() || has_files(&path))
 }
 
-/// Makes a dataset. No rank has losses, so the table of losses has no files.
+/// Makes a dataset of eight ranks. No rank has losses, so the table of losses has no files.
 fn ranks(scratch: &Scratch) -> PathBuf {
     let dataset = scratch.join("a dataset");
     let mut random = Random(0x9e37);

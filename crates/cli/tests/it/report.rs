@@ -150,7 +150,7 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(worker["dispatch_ns"], 700_425.0);
     assert_eq!(worker["recorder_ns"], 75.0);
     assert_eq!(worker["off_cpu_ns"], Value::Null);
-    // These are the wall times minus the times in calls.
+    // The time between calls is the sum of the wall times minus the times in calls.
     assert_eq!(report["total"]["between_ns"], 1_900_500.0 - 299_950.0 - 700_425.0);
     // Recording cost 200 ns for each of the 5 calls.
     assert_eq!(report["probe"]["total_ns"], 1_000.0);
@@ -252,7 +252,8 @@ fn output_fits_the_width() {
     }
 }
 
-/// The program and `run` were killed. Some calls are still only in memory, in the recording's pool.
+/// The program and `counterpoint run` were killed. Some calls are still only in memory, in the
+/// recording's pool.
 #[test]
 fn after_a_crash() {
     let mut script = mlp();

@@ -18,11 +18,11 @@ fn moments(values: &[u64]) -> Moments {
     moments
 }
 
-/// Returns a profile of two functions. A call of `short` takes 25 and counts 1,150 of `task-clock`.
-/// A call of `long` takes 100,020 and counts 101,150. An empty call takes 20, counts 700 of
-/// `task-clock`, and counts exactly 3 of `instructions`. In the program, the counters are enabled
-/// for 1,130 ns longer than a call takes. In the calibration with empty calls, they are enabled for
-/// only 680 ns longer.
+/// Returns a profile of two functions. A call of `short` takes 25 ns and counts 1,150 ns of
+/// `task-clock`. A call of `long` takes 100,020 ns and counts 101,150 ns. An empty call takes 20
+/// ns, counts 700 ns of `task-clock`, and counts exactly 3 `instructions`. In the program, the
+/// counters are enabled for 1,130 ns longer than a call takes. In the calibration with empty calls,
+/// they are enabled for only 680 ns longer.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -234,7 +234,8 @@ fn an_export_says_what_to_subtract() {
 }
 
 /// The clock has steps of 10 ns, so the difference of two readings has a standard deviation of 10 /
-/// √6 = 4.08 ns. The durations of `short` differ by only 5 ns.
+/// √6 = 4.08 ns. The durations of `short` differ by only 5 ns, so their correlations with counters
+/// are mostly noise.
 #[test]
 fn correlations_with_noise_are_named() {
     let mut script = script();

@@ -78,8 +78,8 @@ fn ops_under_their_roofs() {
     assert_eq!(found["schema"], "counterpoint.placed/1");
     let rows = found["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2, "what is not known has no row: {found:#}");
-    // The sum has a million additions. To load and store its 12 MB takes at least 1.2 of the 2.4
-    // ms.
+    // `add` has a million additions and takes 2.4 ms. Loading and storing its 12 MB takes at least
+    // 1.2 ms.
     let (add, matmul) = (&rows[0], &rows[1]);
     assert_eq!((&add["op"], &add["calls"]), (&json!("add"), &json!(1)));
     assert_eq!((&add["flop_per_call"], &add["bytes_per_call"]), (&json!(1e6), &json!(12e6)));
@@ -183,7 +183,7 @@ fn far_below_both_roofs() {
     assert!(text.contains("far below both: less than a quarter of the lower roof"), "{text}");
 }
 
-/// Roofs of this machine cannot be used for a profile of another machine.
+/// Without measured roofs, the report has rates but no roofs, and it does not measure them itself.
 #[test]
 fn without_roofs_there_are_rates() {
     let (_scratch, dir) = recorded().written();

@@ -382,9 +382,9 @@ fn ops_of_machines() {
     assert_eq!(report["threads"][0]["dispatch_ns"], Value::Null);
 }
 
-/// Two processes have two threads each. Depending on the op, the durations of the calls are
-/// constant, alternate, vary a little, have a heavy tail, or are much longer in the first call.
-/// Calls are sampled with a period that depends on the op and changes over time.
+/// Returns a profile of two processes with two threads each. Depending on the op, the durations of
+/// the calls are constant, alternate, vary a little, have a heavy tail, or are much longer in the
+/// first call. Calls are sampled with a period that depends on the op and changes over time.
 pub fn drawn() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.05);

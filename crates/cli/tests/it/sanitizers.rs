@@ -288,7 +288,7 @@ fn under_valgrind_and_gdb() {
     };
     if Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success()) {
         // `valgrind`, which starts the tool, is linked statically, so Counterpoint's library is not
-        // loaded into it. This is the loss `child_static`.
+        // loaded into it. The profile reports this as the loss `child_static`.
         let launcher = ("child_static".to_owned(), 1);
         for tool in ["memcheck", "callgrind", "helgrind", "drd"] {
             let mut command = valgrind(tool);

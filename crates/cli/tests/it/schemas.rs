@@ -86,7 +86,8 @@ fn every_field_is_explained() {
         assert!(words.contains(schema), "{schema} is not described in docs/schema.md");
         let mut found = BTreeSet::new();
         keys(&document, &mut found);
-        // Rows of `ops` have columns that are named after counters.
+        // Rows of `ops` have fields that are named after counters, so docs/schema.md cannot list
+        // them.
         found.retain(|key| !key.starts_with("page-faults"));
         let unknown: Vec<_> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
         assert!(unknown.is_empty(), "{args:?}: {unknown:?} are not in docs/schema.md");

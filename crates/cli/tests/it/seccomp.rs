@@ -38,7 +38,8 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// Returns the path of `counterpoint`, or `None` if seccomp filters do not work on this machine.
+/// Returns the path of `counterpoint`, or `None` if the test must be skipped, for example because
+/// seccomp filters do not work here.
 fn program(test: &str) -> Option<PathBuf> {
     let program = counterpoint(test)?;
     let tried = without_perf(libc::EPERM, &Command::new("true")).status().unwrap();
@@ -100,8 +101,8 @@ fn the_program_filters_itself() {
     }
 }
 
-/// In a container, `run` itself has the filter. If the user requests counters, `run` then fails
-/// before it starts the program.
+/// The filter is active in `run` itself, as in a container with such a filter. If the user requests
+/// counters, `run` then fails before it starts the program.
 #[test]
 fn run_is_filtered_too() {
     let Some(program) = program("seccomp run") else { return };

@@ -147,7 +147,8 @@ fn only_sessions_are_finished() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("it was not recorded by a session"));
 }
 
-/// The test does not run `session finish`, but the pool must be removed.
+/// The test does not run `session finish`, but the pool must be removed together with the scratch
+/// directory.
 #[test]
 fn a_tests_pool_is_removed_with_its_directory() {
     let scratch = Scratch::new();

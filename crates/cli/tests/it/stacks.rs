@@ -139,8 +139,8 @@ fn loops_of_clang_on_small_stacks() {
     done(Command::new(&program).args(["loops", "instrument", "-o"]).arg(&counted).arg(&text));
     let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-lpthread", "-o"];
     done(Command::new(&clang).args(again).arg(&host).arg(&counted));
-    // Every ten threads add 0 + 1 + 3 + … + 45 = 165 to the printed total, in 1 + 2 + … + 10 = 55
-    // iterations.
+    // Every ten threads add 0 + 1 + 3 + 6 + … + 45 = 165 to the printed total, in 1 + 2 + … + 10 =
+    // 55 iterations.
     let cases = [
         ("after", "2000", "33000\n", 2000, 11_000),
         ("together", "200", "3300\n", 200, 1100),

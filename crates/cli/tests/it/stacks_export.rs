@@ -1,5 +1,5 @@
-//! Tests `export --format pprof|folded|speedscope`. The stacks in the files must be those that
-//! `stacks_oracle.py` computes from single calls. Go's pprof must read the same total time.
+//! Tests `export --format pprof|folded|speedscope`. The stacks in files of `export` must be those
+//! that `stacks_oracle.py` computes from single calls. Go's pprof must read the same total time.
 
 use std::path::Path;
 use std::process::{Command, Output};

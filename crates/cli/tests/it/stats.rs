@@ -1,5 +1,5 @@
 //! Tests `stats` on scripted profiles. The expected numbers were computed on paper.
-//! `stats_oracle.rs` compares numbers with numpy and scipy.
+//! `stats_oracle.rs` compares the output of `stats` with results of numpy and scipy.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile in which one tick is 1 ns. The duration of a call of `matmul` is 1,000 times
-/// the call's number. The page faults decrease to 0 while the durations increase. `task-clock`
-/// equals the duration in the calls of `matmul`, but it was not read in the last call.
+/// Returns a profile in which one tick is 1 ns. The n-th call of `matmul` takes n µs. The page
+/// faults decrease to 0 while the durations increase. `task-clock` equals the duration in the calls
+/// of `matmul`, but it was not read in the last call.
 ///
 /// ```text
 ///  main    matmul  1 … 6 µs    faults 60, 50 … 10    clock 1,000 … 6,000   cpu 1

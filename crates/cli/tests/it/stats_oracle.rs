@@ -8,12 +8,12 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const ORACLE: &str = include_str!("stats_oracle.py");
 
-/// The duration of a call, and its values of the counters `a`, `b` and `c`. Without these values,
-/// `a` and `b` are not read.
+/// The duration of a call, and its values of the counters `a`, `b` and `c`. If the values are
+/// `None`, `a` and `b` are not read, and `c` is the index of the row.
 type Row = (u64, Option<[u64; 3]>);
 
 /// Returns a profile with a call for each row. Counters `a` and `b` are one group, which is
-/// multiplexed in every seventh call.
+/// multiplexed in every seventh call (if it is read there).
 fn profile(rows: &[Row]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for (name, group) in [("a", 0), ("b", 0), ("c", 1)] {

@@ -90,7 +90,7 @@ fn python_loads_and_unloads() {
     }
 }
 
-/// The process never loads a module.
+/// The process never loads a module of IREE.
 #[test]
 fn a_process_without_executables_leaves_no_trace() {
     let Some((program, iree)) = setup("bystander") else { return };

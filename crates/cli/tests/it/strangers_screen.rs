@@ -110,8 +110,9 @@ impl Screen<'_> {
         {
             self.fail("more time in calls than threads lived", &self.document["total"]);
         }
-        // `cpu_ns`, the threads' processor time, does not include attaching threads and flushing
-        // pages. So only `probes_ns`, the recorder's cost around calls, must be within it.
+        // `cpu_ns` is the threads' processor time without the recorder's time to attach threads and
+        // to write full pages of calls. So of the recorder's costs, only `probes_ns`, those around
+        // calls, must not exceed `cpu_ns`.
         self.in_order(&self.document["probe"], &["probes_ns", "cpu_ns"]);
     }
 

@@ -1,4 +1,4 @@
-//! Tests that a file in `dist` has the licences of other people's code in a release.
+//! Tests that `THIRD-PARTY.txt` in `dist` has the licences of other people's code in a release.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -146,7 +146,8 @@ fn ops_are_added_up_by_module_and_by_shape() {
         ]
     );
 
-    // The number of operations is not known for these shapes.
+    // `rate` has no value, because the number of floating-point operations is not known for these
+    // shapes.
     let metrics =
         ["--metric", "rate = flops / duration in G/s", "--metric", "often = calls / duration"];
     let report =

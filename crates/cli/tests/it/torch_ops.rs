@@ -85,7 +85,7 @@ fn counts_are_exact_on_the_caller_and_on_workers() {
     assert_eq!(of("aten::touch", "counters"), 100);
     assert_eq!(of("aten::parallel", "counters"), 64);
     assert_eq!(of("aten::parallel", "workers"), 64);
-    // The work of other threads is not included.
+    // The counters of `aten::outer` include the ops in it, but not the work of other threads.
     assert_eq!(of("aten::outer", "counters"), 40 + 100 + 64);
     assert_eq!(of("aten::outer", "self_counters"), 40);
     assert_eq!(op(&document, "aten::outer")["workers"], serde_json::json!({}));
@@ -234,7 +234,7 @@ fn timelines_call_regions_and_tasks_pytorchs_own() {
     let file = |name: &str| recorded.directory.join(name);
     let generic =
         trace(&program, &recorded.path(), &file("generic.json"), &["--vocabulary", "generic"]);
-    // Each of the two calls has one region with two tasks.
+    // Each of the two calls of `aten::parallel` has one region with two tasks.
     let counted = |of: &[(&str, usize)]| -> BTreeMap<String, usize> {
         of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     };

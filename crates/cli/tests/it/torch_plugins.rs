@@ -94,8 +94,8 @@ fn a_problem_is_said_once_and_the_events_before_it_are_kept() {
     assert!(said.ends_with("p.so: profilerProcessEvents returned 5\n"), "{said}");
 }
 
-/// The plugin does not return from its registration, or from a destructor of the thread that loaded
-/// it.
+/// The plugin's registration function does not return, or a thread-local destructor that it has set
+/// does not.
 #[test]
 fn a_plugin_that_hangs_while_it_is_loaded_is_left_out() {
     for (mistake, lines) in [("REGISTER_HANGS", 2), ("REGISTER_LINGERS", 1)] {

@@ -144,7 +144,7 @@ fn a_program_without_steps_is_seen_whole() {
 
 /// A step has from 1 to 9 calls, with a standard deviation of 2.6. If ops are announced in 125 of
 /// 2,000 steps (one in 16), the standard error of the estimated number of calls is 2,000 · 2.6 /
-/// √125.
+/// √125 ≈ 465. So a 95 % interval is about 1,800 calls wide.
 #[test]
 fn the_interval_holds_the_truth_of_steps_that_differ() {
     let Some((recorded, others)) = run("varying", &[]) else { return };
@@ -228,7 +228,8 @@ fn the_price_of_a_step_is_that_of_all_threads() {
     }
 }
 
-/// After the last step, the program runs for longer than a step takes.
+/// After the last step, the program runs for longer than a step takes, so its ops must be announced
+/// again.
 #[test]
 fn what_follows_the_last_step_is_seen() {
     let Some((recorded, _)) = run("tail", &[]) else { return };

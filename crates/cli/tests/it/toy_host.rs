@@ -43,8 +43,8 @@ fn every_view_shows_a_host_in_its_own_words() {
     for (name, pages) in [("pad", 2), ("relu", 1)] {
         assert_eq!(row(name), (4, json!(4 * pages)), "{name}");
     }
-    // In these calls, the recorder sees inner ops for the first time, which causes a few page
-    // faults of its own.
+    // During calls of the following ops, the recorder sees inner ops for the first time. This adds
+    // a few page faults of the recorder to the counts.
     for (name, pages) in [("conv", 5), ("a range", 6), ("forward", 20)] {
         let (calls, counted) = row(name);
         let most = 4 * pages + 30;

@@ -70,7 +70,7 @@ fn a_window_of_a_recording() {
         ("s", "ac2g", "ac2g"),
     ];
     assert_eq!(kinds, expected);
-    // Two arrows have four ends.
+    // The window leaves out two arrows, which have four ends.
     assert!(words.contains("4 slices, 2 values of counters, 4 ends of arrows"), "{words}");
     let start = 1_700_000_000_000_000_000i64 + 1_000;
     let filter = json!({"categories": [], "from_ns": start + 1_050, "to_ns": start + 2_000});

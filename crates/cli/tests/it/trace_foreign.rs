@@ -198,8 +198,8 @@ fn spans_and_counters_are_in_every_view() {
     assert_eq!([&all["total"]["calls"], &all["total"]["spans"]], [&json!(1), &json!(3)]);
     assert_eq!(all["threads"].as_array().unwrap().len(), 1);
     let notes = all["notes"].to_string();
-    // A local id belongs to its process, so these two events with the same local id are not one
-    // span.
+    // A local id belongs to its process. So the begin in process 2 and the end in process 3 are not
+    // one span, although their local ids are equal.
     assert!(notes.contains("2 slices begin without an end or end without a begin"), "{notes}");
     assert!(notes.contains("not on a thread: 3 asynchronous spans"), "{notes}");
     let mut tracks: Vec<Value> = all["tracks"]

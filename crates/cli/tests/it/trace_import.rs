@@ -104,7 +104,7 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
     assert!(output.exists() && !at("p.cpt.old").exists());
 
-    // The import cannot keep a value that is nested so deeply.
+    // The import refuses a trace with a value that is nested 200 levels deep.
     let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
     std::fs::write(at("deep.json"), deep).unwrap();
     let deep = import("deep.json");

@@ -55,8 +55,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     };
     let a = profile(&scratch, "a.json", 0, "boot-1");
     let b = profile(&scratch, "b.json", 7_000, "boot-1");
-    // This trace looks as if PyTorch had written it on another machine. Its base time comes after
-    // the events.
+    // This trace looks as if PyTorch had written it on another machine. In the file, its base time
+    // stands after the events.
     let c = write(
         "c.json",
         format!(

@@ -281,7 +281,8 @@ fn hostile_profiles_are_shown_correctly() {
     assert_eq!(rows.len(), 300);
 }
 
-/// The clock of real time was set back by 5 s between the two processes.
+/// The clock of real time was set back by 5 s between the snapshots of the first process and that
+/// of the second.
 #[test]
 fn snapshots_of_clocks_are_in_order() {
     let Some(mut oracle) = TraceProcessor::start("oracle_clocks") else { return };

@@ -220,7 +220,7 @@ fn names_of_rows_survive_a_merge() {
     }
 }
 
-/// The folder `shared/workloads/traces` must be next to the checkout.
+/// Without the folder `shared/workloads/traces` next to the checkout, this test is skipped.
 #[test]
 fn torchs_traces_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_torch") else { return };

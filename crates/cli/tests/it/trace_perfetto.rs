@@ -438,7 +438,7 @@ fn imported_traces_keep_their_contents() {
     import_and_compare(&python, &scratch, "made", &file, &trace);
 }
 
-/// The folder `shared/workloads/traces` must be next to the checkout.
+/// Without the folder `shared/workloads/traces` next to the checkout, this test is skipped.
 #[test]
 fn torchs_traces_keep_their_contents() {
     let Some(python) = python("perfetto_torch") else { return };

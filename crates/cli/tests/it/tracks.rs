@@ -44,9 +44,9 @@ fn online_cpus() -> u64 {
     ranges.sum()
 }
 
-/// `readings=` lists what the readings of a simulated counter add, one after another and then from
-/// the start again. The number after `@` says for how many of 1,000 ns the counter was counting. A
-/// reading with `!` fails.
+/// `readings=` lists by how much each reading raises a simulated counter. After its last entry, the
+/// list is used from the start again. The number after `@` says for how many of 1,000 ns the
+/// counter was counting. A reading with `!` fails.
 #[test]
 fn a_scripted_counter_is_read_as_written() {
     let Some(program) = counterpoint("tracks_sim") else { return };

@@ -100,8 +100,8 @@ fn check_profile(what: &str, profile: &Profile) {
     if profile.manifest.budget == Some(0.2) {
         assert!(short.iter().any(|(drawn, _)| drawn.period > 1), "{what}");
     }
-    // A region and its tasks have the same periods as their op (the inverse probabilities with
-    // which calls are timed).
+    // A region, its tasks and their op have equal periods (the inverse probabilities with which
+    // calls are timed and counters are read).
     let periods = |calls: &[(Drawn, bool)]| -> Vec<(u32, u32)> {
         calls.iter().map(|(drawn, _)| (drawn.period, drawn.counter_period)).collect()
     };

@@ -8,7 +8,8 @@ use testkit::Scratch;
 
 use crate::support::counterpoint;
 
-/// Returns a copy of `dist/` without the library, because plugins are not linked with Counterpoint.
+/// Copies those folders of `dist/` that authors of plugins need. The library is left out, because
+/// plugins are not linked with Counterpoint.
 fn copied(program: &Path, scratch: &Scratch) -> PathBuf {
     let dist = program.parent().and_then(Path::parent).expect("dist");
     let to = scratch.join("a copy of dist");

@@ -47,7 +47,8 @@ fn give(size: usize) {
     HELD.fetch_sub(size, Ordering::Relaxed);
 }
 
-/// Allocates memory, which is counted if `allocate` succeeds.
+/// Allocates memory with `allocate`, and counts it if `allocate` succeeds. Returns null if the
+/// limit would be exceeded.
 fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     if !take(size) {
         return std::ptr::null_mut();

@@ -219,7 +219,7 @@ impl Worker {
         Some(End::Hung(patience))
     }
 
-    /// Returns the number of the worker's case, and its present step.
+    /// Returns the number of the worker's case, the damaged file, and the present step.
     fn at(&self) -> String {
         let text = fs::read_to_string(self.directory.join(worker::AT)).unwrap_or_default();
         text.lines().next().unwrap_or_default().trim_end().to_owned()

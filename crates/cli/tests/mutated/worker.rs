@@ -21,7 +21,8 @@ use super::{commands, held, views};
 pub const RANGE: &str = "COUNTERPOINT_MUTANTS_RANGE";
 /// The variable with pairs: the number of a case, and a deliberate fault.
 pub const FAULTS: &str = "COUNTERPOINT_MUTANTS_FAULTS";
-/// The file with the number of the case, and the step that the process is doing.
+/// The file with the number of the present case, the damaged file, and the step that the process is
+/// doing.
 pub const AT: &str = "at";
 /// The file with panics, one in each line.
 pub const PANICS: &str = "panics";
@@ -126,7 +127,8 @@ fn limits(directory: &Path) -> File {
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
         assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // The file is opened for appending, so that its text can be deleted from time to time.
+        // The file is opened for appending, so new text begins at the start again after the file
+        // was emptied.
         assert!(libc::dup2(words.as_raw_fd(), 2) == 2);
     }
     held::limit(held::now() + MOST_HELD);
@@ -236,7 +238,7 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     let (name, origin) = (victim.name(damage), victim.origin);
     let say = |what: &str| step(at, &format!("COUNTERPOINT_SEED={case} {name}: {what}"));
     // Half of the cases end after the views. The others also run a command, or collect the data
-    // from the pool, which commands do at first.
+    // from the pool, as `recover` does.
     let after = match r.place(8) {
         0..=3 => After::Nothing,
         4 => After::Collecting(r.of(&[Closing::Now, Closing::WhenOver])),

@@ -1,10 +1,10 @@
 """Makes HTML pages like those of `report --html` from invented data, for the tests of their JavaScript.
 
-`python3 make_page.py KIND OUT.html` writes a page as `crates/cli/src/page` does. KIND chooses the data:
+`python3 make_page.py KIND OUT.html` writes a page in the format of `crates/cli/src/page`. KIND chooses the data:
 
     usual    what a profile of a model looks like
     hostile  names that are markup, scripts or very long, or that change the direction of the text
-    missing  a profile without any value that a page may lack
+    missing  a profile without most of the values that a page may lack
     empty    a profile in which nothing was recorded
     compare  two series of runs; some names are hostile, and some values missing
     compared two series of runs, with ordinary names
@@ -173,7 +173,7 @@ def nothing():
 BEGIN, BASE = 1763793844123456789, 1759300074000000000
 
 
-# Texts that are shown below the table of ops.
+# Texts that explain parts of the table of ops.
 OWN = "time in the calls without the calls inside of them; loops are no calls, so theirs is in it"
 HALF = "± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this"
 SOME = "* counted in only some of the calls"
@@ -332,7 +332,7 @@ def usual(names, calls_per_op, threads, grid=1):
               "loop": 0 if 20 <= i < 60 else 1 if 90 <= i < 110 else -1} for i in range(160)]
     source = [{"number": str(i + 1), "text": f"\tfor (int {c} = 0; {c} < n; {c}++)" if i % 9 == 3 else f"\t\tc[{i}] += a[{i}] * b[{i}];", "margin": "",
                "loop": 0 if 3 <= i < 8 else 1 if 12 <= i < 20 else -1} for i in range(40) for c in "i"]
-    # This line is wider than any column of the listings, and a reader needs its end, `exp(y)`.
+    # This line is wider than any column of the listings, but its end, `exp(y)`, must be readable.
     source[5]["text"] += " " + "x + " * 60 + "exp(y)"
     few = [{"number": str(i + 1), "text": f"for i{i} in range(64):", "margin": "6.74 s ±66.5 ms, 100.0 %" if i == 1 else "", "loop": -1} for i in range(9)]
     head = nothing()
@@ -443,8 +443,8 @@ def long():
 def compare(is_hostile=True):
     """Makes a comparison of two series of runs.
 
-    For each of 12 ops, it says by which factor the op's time changed (drawn on an axis from 1/4 to 4), and how
-    much time the op adds to a run.
+    For 10 of 12 ops, it says by which factor the op's time changed (drawn on an axis from 1/4 to 4), and how
+    much time the op adds to a run. Each of the other two ops is in only one of the series.
     """
     rng = random.Random(31)
     bad = HOSTILE if is_hostile else ["conv_3x3_f32", "--fuse", "pool_2x2_f32"]

@@ -161,8 +161,8 @@ impl Image {
     }
 }
 
-/// Returns the image's largest address, and the range of addresses whose bytes do not change after
-/// the dynamic linker has filled them.
+/// Returns the first address after the image, and the range of addresses whose bytes do not change
+/// after the dynamic linker has filled them.
 fn extent(file: &ElfFile64<'_>) -> (u64, Range<u64>) {
     let endian = file.endian();
     let (mut end, mut constant) = (0, 0..0);

@@ -89,7 +89,8 @@ impl Compiler {
         (object, done.table)
     }
 
-    /// Links an object file for x86-64 into a shared library, with `-z` and `flag` for the linker.
+    /// Links an object file for x86-64 into a shared library. The linker gets the option `-z` with
+    /// the value `flag`.
     pub fn linked(&self, object: &Path, flag: &str) -> PathBuf {
         let library = object.with_extension(format!("{flag}.so"));
         let flags = ["-shared", "-nostdlib", "-Wl,-z", &format!("-Wl,{flag}"), "-o"];

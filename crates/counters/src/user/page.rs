@@ -20,8 +20,8 @@ use model::MAX_COUNTERS;
 
 use super::pmu::Pmu;
 
-/// The part of `struct perf_event_mmap_page` that counting needs. The fields are atomics because
-/// the kernel writes them; relaxed loads of atomics are plain loads.
+/// The part of `struct perf_event_mmap_page` that reads of counters and ring buffers need. The
+/// fields are atomics because the kernel writes them; relaxed loads of atomics are plain loads.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Page {
@@ -88,8 +88,8 @@ impl Page {
         self.capabilities.load(Ordering::Relaxed) & NEEDED == NEEDED
     }
 
-    /// Returns the counter's value if the counter is on the CPU and can be read in user mode. The
-    /// caller must check that the kernel did not change the page meanwhile.
+    /// Returns the counter's value if the processor counts the event now and its counter can be
+    /// read in user mode. The caller must check that the kernel did not change the page meanwhile.
     #[inline(always)]
     fn value<P: Pmu>(&self, pmu: &P, capabilities: u64) -> Option<u64> {
         let index = self.index.load(Ordering::Relaxed);
@@ -170,7 +170,7 @@ pub(crate) enum Attempt {
 /// Makes one attempt to read a group.
 ///
 /// If the attempt succeeds, all values come from one interval without a context switch. Every
-/// switch writes the page of every counter, and the leader's page is checked last.
+/// switch writes the page of every counter, so the last check, of the leader's page, detects it.
 ///
 /// Like the kernel's own example, the code needs no fence of the processor: the kernel writes the
 /// page of a thread's counter on the thread's CPU, between two instructions of the thread.

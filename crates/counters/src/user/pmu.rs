@@ -133,7 +133,8 @@ impl Pmu for Hardware {
     }
 }
 
-/// Returns the thread pointer, which differs between all living threads.
+/// Returns the thread pointer, which differs between all living threads of a process; 0 on
+/// architectures other than x86-64 and AArch64.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> usize {
     #[cfg(target_arch = "x86_64")]

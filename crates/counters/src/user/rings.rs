@@ -59,8 +59,8 @@ const TRACEPOINT: u32 = 2;
 const SAMPLE: u64 = 8;
 
 /// Returns whether all counters of a group can be read from ring buffers. A tracepoint may count
-/// system calls. If the plan has a tracepoint, the kernel makes each reading, so that the number of
-/// our own system calls is known.
+/// system calls. If the plan has a tracepoint, the kernel makes each reading, so that every reading
+/// adds the same number of our own system calls.
 pub(crate) fn is_candidate(plan: &Plan, group: Group) -> bool {
     let counted = |counter: &Counter| match &counter.source {
         Source::Perf(attr) => is_counted(attr),
@@ -93,7 +93,8 @@ fn written(page: &Page) -> u64 {
     page.data_head.load(Ordering::Relaxed) / SAMPLE
 }
 
-/// The state of a group at its last reading by the kernel.
+/// The state of a group at its last reading by the kernel, and the enabled time that was returned
+/// since.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Last {
@@ -165,8 +166,9 @@ impl Rings {
         true
     }
 
-    /// Calls `ask` to let the kernel fill in the group's `block`, and returns its result, the
-    /// number of bytes. Stores the numbers that later readings need.
+    /// Calls `ask` to let the kernel fill in the group's `block`, and returns the result of `ask`:
+    /// the number of bytes, or a negative error number. Stores the numbers that later readings
+    /// need.
     pub(crate) fn ask<'p, P: Pmu>(
         &mut self,
         first: usize,

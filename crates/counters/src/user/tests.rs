@@ -1,5 +1,5 @@
-//! Tests readings in user mode with simulated pages and processors. The expected values were
-//! computed by hand.
+//! Tests readings in user mode with simulated pages and processors. Most of the expected values
+//! were computed by hand.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use super::page::{
 };
 use super::pmu::Pmu;
 
-/// Counters with constant values, and a clock that stands still. The counter that a page calls
-/// `index` is at `index − 1`.
+/// Counters with constant values, and a clock that stands still. The value for a page's `index` is
+/// `counters[index − 1]`.
 struct Still {
     counters: [u64; 4],
     ticks: u64,
@@ -141,7 +141,7 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
     let pmu = Still { counters: [1, 2, 3, 4], ticks: 0 };
     let good = || page(1, 48, 10);
     assert_eq!(read([&good()], &pmu).map(|b| b[3]), Some(11));
-    // This counter is not on the CPU.
+    // No counter of the processor counts this page's event.
     assert_eq!(read([&page(0, 48, 10)], &pmu), None);
     // There is no counter with this index.
     assert_eq!(read([&page(5, 48, 10)], &pmu), None);

@@ -167,8 +167,8 @@ fn an_earlier_moment_replaces_nothing() {
             assert_eq!(last, Exported::AlreadyThere);
             assert!(files(&dir) == before);
         }
-        // But an export of an earlier state replaces a part with names if it is redacted. It also
-        // replaces a part whose files are gone.
+        // But a redacted export of an earlier state replaces a part with names. An export of an
+        // earlier state also replaces a part of which a file is missing.
         let redacted = Options { redacted: true, ..growing(true) };
         assert!(matches!(add(&dir, &script(2, false), &redacted), Exported::New { .. }));
         assert!(part(&dir).members[0].redacted);

@@ -12,7 +12,8 @@ use testkit::Scratch;
 use super::common::{add, files, write};
 use super::growing;
 
-/// Tells the child what to do, in which directory, and at which step to kill or stop itself.
+/// The environment variable that tells a child process what to do, in which directory, and at which
+/// step to kill or stop itself.
 const VARIABLE: &str = "COUNTERPOINT_TEST_DATASET_CHILD";
 
 /// Does the work of a child, if another test started this process as one.

@@ -40,8 +40,8 @@ fn any_order_and_tree_gives_the_same_files() {
             let one = trees.swap_remove(random.place(trees.len()));
             let at = random.place(trees.len());
             let out = scratch.join(&format!("tree-{round}-{made}"));
-            // A random leaf is also an input of this merge, although it is an input of another one,
-            // too.
+            // This merge gets a random leaf as well, although the same leaf may be in `one`, in
+            // `trees[at]` or in other trees.
             let again = &leaves[random.place(leaves.len())];
             merged(&[&one, again, &trees[at]], &out);
             trees[at] = out;
@@ -59,7 +59,7 @@ fn the_same_recording_is_there_once() {
     let before = files(&a);
     add(&a, 3, false);
     assert!(files(&a) == before, "nothing has changed");
-    // An export with calls replaces the part.
+    // An export with calls replaces the part that the export without calls has written.
     add(&a, 3, true);
     let found = Dataset::open(&a).unwrap();
     assert_eq!(found.members().len(), 1);
@@ -70,8 +70,8 @@ fn the_same_recording_is_there_once() {
     assert_eq!((found.members.len(), found.repeated), (1, 1));
 }
 
-/// If a recording could be exported again into a dataset with a merged part, the dataset would have
-/// it twice.
+/// If a recording could be exported again into a dataset whose merged part contains it, the dataset
+/// would have it twice.
 #[test]
 fn a_merged_recording_is_not_added_again() {
     let scratch = Scratch::new();
@@ -94,7 +94,8 @@ fn a_merged_recording_is_not_added_again() {
     let found = merged(&[&out, &own], &both);
     assert_eq!((found.members.len(), found.repeated, found.gaps.len()), (2, 1, 1));
     assert!(found.members[0].calls && !found.members[1].calls, "{:?}", found.members);
-    // A merge with a redacted export would keep the names, so the error does not advise it.
+    // A merge with a redacted export would keep the names in `out`, so the error does not advise a
+    // merge.
     let redacted = dataset::Options { redacted: true, ..options(3, true) };
     let refused = dataset::export(&profile, &out, &redacted).unwrap_err().to_string();
     assert!(refused.contains("its names stay there"), "{refused}");

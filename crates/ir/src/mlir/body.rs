@@ -194,9 +194,10 @@ impl Blocks {
                 if LOOKED_AT.contains(&word) {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
-                // The statement may be another terminator, have a region with blocks, or be in the
-                // generic form. Intrinsics in the generic form are accepted: IREE's compiler uses
-                // them for processors with masked vectors (`llvm.intr.vp.reduce.fmax`).
+                // A statement is refused if it could be another terminator, have a region with
+                // blocks, or be in the generic form. But intrinsics in the generic form are
+                // accepted: IREE's compiler uses them for processors with masked vectors
+                // (`llvm.intr.vp.reduce.fmax`).
                 let is_intrinsic = text[op.start as usize..].starts_with(b"\"llvm.intr.");
                 if !(word.contains(&b'.') || is_intrinsic) || has_successor(text, span) {
                     let word = show(first_word(text, op));
@@ -329,7 +330,7 @@ fn has_successor(text: &[u8], span: Span) -> bool {
 }
 
 /// Returns the successors of a terminator, with the values that they pass. The list is empty if a
-/// successor spans several lines, which no printer writes.
+/// successor's brackets do not close on the same line, which no printer writes.
 pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     let end = terminator.end as usize;
     let mut found: Vec<Span> = Vec::new();

@@ -1,4 +1,4 @@
-//! Writes what hooks need in an instrumented module: the descriptor, the side table, and the
+//! Writes an instrumented module's own definitions, such as the descriptor, the side table, and the
 //! rehearsal (a function that runs empty hits).
 //!
 //! IREE's executables have no constructors and may not import symbols, so an executable cannot look
@@ -29,7 +29,7 @@ pub struct Descriptor<'a> {
 const KIND: &str = "!llvm.struct<(array<8 x i8>, i32, i32, i32, i32, array<16 x i8>, ptr, i64, ptr, \
                     ptr, ptr, ptr, ptr, i32, i32, i64, ptr, i64)>";
 
-/// Returns bytes as the content of a string.
+/// Returns bytes as the content of a quoted MLIR string.
 fn quoted(bytes: &[u8]) -> String {
     let mut out = String::new();
     crate::descriptor::quoted(bytes, &mut out);

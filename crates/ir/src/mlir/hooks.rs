@@ -1,4 +1,4 @@
-//! Writes the functions that hooks call in MLIR. `loops.h` explains the numbers.
+//! Writes, in MLIR, the functions that hooks call. `loops.h` explains the numbers.
 //!
 //! ```text
 //!  enter()                                                            → table
@@ -389,7 +389,8 @@ impl Hooks {
         code.close();
     }
 
-    /// Adds a timed hit, which ends at time `now`, to its entry. Ends the block.
+    /// Adds a timed hit, which ends at time `now`, to its entry, and in mode timed its time to
+    /// `%parent`. Ends the block.
     fn book(&self, code: &mut Code, entry: &str, now: &str, stamp: &str) {
         let ticks = code.binary("sub", now, stamp);
         code.book(entry, &ticks, self.mode);

@@ -108,7 +108,8 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     Ok(done)
 }
 
-/// Returns a hash of the module's text, its position in the file, and the options.
+/// Returns a hash of the module's text, its index in the file, its target triple, the options, and
+/// the instrumenter's revision.
 fn identity(
     text: &[u8],
     ordinal: usize,

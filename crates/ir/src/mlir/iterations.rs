@@ -27,8 +27,8 @@ pub struct Counter {
     next: String,
     /// The number of edges back to the header.
     latches: u32,
-    /// Whether the last run of the header is an iteration, too, because the header works
-    /// ([`crate::header`]) or has an edge to itself.
+    /// Whether the last run of the header is an iteration, too, because the header does part of the
+    /// loop's work ([`crate::header`]) or has an edge to itself.
     pub whole: bool,
 }
 
@@ -99,7 +99,7 @@ impl Search<'_> {
         Some(Counter { value, bits, start, step, next, latches, whole })
     }
 
-    /// Returns whether the header works ([`crate::header`]).
+    /// Returns whether the header does part of the loop's work ([`crate::header`]).
     fn works(&self, l: u32, header: u32) -> bool {
         let block = &self.blocks.body.blocks[header as usize];
         if stores_or_calls(block.text.of(self.text)) {
@@ -177,8 +177,8 @@ impl Search<'_> {
                 }
             }
         }
-        // For each loop: whether it, or a loop inside of it, calls a function. A call can end the
-        // loop, because the called function might never return (`crate::trips`).
+        // For each chosen loop: whether it, or a loop inside of it, calls a function. A call can
+        // end the loop, because the called function might never return (`crate::trips`).
         let mut calls = vec![false; self.loops.all.len()];
         for (block, inner) in self.blocks.body.blocks.iter().zip(&self.loops.innermost) {
             let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);

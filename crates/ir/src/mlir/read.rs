@@ -172,7 +172,7 @@ fn module(cursor: &mut Cursor) -> Result<Option<Module>, IrError> {
     Ok(Some(Module { whole, inside: Span::new(at.at, at.at), triple, ..Module::default() }))
 }
 
-/// Returns the last word between `from` and `at`.
+/// Returns the word at the end of the text between `from` and `at`, or an empty one.
 fn text_before(text: &[u8], from: usize, at: usize) -> &[u8] {
     let before = text[from..at].trim_ascii_end();
     let word = before.iter().rev().take_while(|b| super::scan::is_name(**b)).count();

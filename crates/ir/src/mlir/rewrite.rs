@@ -90,9 +90,9 @@ impl Work<'_> {
         Some((self.hooks.get(i)?, self.counters.get(i)?.as_ref()))
     }
 
-    /// Writes the code at the function's start: constants, slots (for the times of inner loops),
-    /// and a call that returns the thread's table. If the function has an id, its hit (execution)
-    /// begins there.
+    /// Writes the code at the function's start: constants, stack memory (for hits, and for the
+    /// times of inner loops), and a call that returns the thread's table. If the function has an
+    /// id, its hit (execution) begins there.
     fn entry(&self, lines: &mut Lines) {
         let one = "llvm.mlir.constant(1 : i64) : i64";
         lines.line(format_args!("%cpt.one = {one}"));

@@ -22,7 +22,7 @@ pub fn check(text: &[u8], choice: u64) -> bool {
     };
     let Ok(done) = instrument(text, &options) else { return false };
     assert_eq!(SideTable::from_json(done.json.as_bytes()).unwrap(), done.table);
-    // A second instrumentation would define the added names twice.
+    // Instrumenting the result again must fail, because it would define the added names twice.
     assert!(instrument(&done.text, &options).is_err());
     // This limit is generous: an inserted hook takes some thousand bytes, and each edge between two
     // blocks gets a few hooks.

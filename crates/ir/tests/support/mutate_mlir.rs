@@ -39,7 +39,7 @@ pub fn check(text: &[u8], choice: u64) -> bool {
         assert_eq!(done.text, text);
         return false;
     }
-    // A second instrumentation would define the added names twice.
+    // Instrumenting the result again must fail, because it would define the added names twice.
     assert!(instrument(&done.text, &options(choice)).is_err());
     true
 }

@@ -49,9 +49,9 @@ impl Ran {
         self.rows.iter().filter(entry).copied().collect()
     }
 
-    /// Returns one number of a loop, which `number` takes from a row, summed over threads. `place`
-    /// is the loop's depth and its index among the function's loops of this depth. If `place` is
-    /// `None`, returns the number of the function itself.
+    /// Returns the sum over all threads of the number that `number` takes from the loop's row.
+    /// `place` is the loop's depth and its index among the function's loops of this depth. If
+    /// `place` is `None`, the rows are those of the function itself.
     pub fn sum(
         &self,
         function: &str,
@@ -87,7 +87,7 @@ pub fn instrumented(text: &Path, options: &Options) -> (PathBuf, SideTable) {
     (path, done.table)
 }
 
-/// Runs a program with the runtime, and reads its counts.
+/// Runs a program with the runtime, and reads the counts that the runtime wrote.
 pub fn watched(table: SideTable, runtime: &Path, command: &mut Command) -> Ran {
     let out = runtime.with_file_name("loops.txt");
     let _ = std::fs::remove_file(&out);

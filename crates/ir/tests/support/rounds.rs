@@ -11,9 +11,9 @@ pub fn variable(name: &str) -> Option<u64> {
 
 /// Calls `round` on up to eight threads, altogether at least `COUNTERPOINT_MUTANTS` times if this
 /// variable is set, or else at least `inputs` times. The seed of the random numbers is
-/// `COUNTERPOINT_SEED` if this variable is set, or else `seed`. Returns that least number, and the
-/// number of calls that returned true. If a round panics, prints the state of its random numbers
-/// before the round, as a value for `COUNTERPOINT_SEED`.
+/// `COUNTERPOINT_SEED` if this variable is set, or else `seed`. Returns the required number of
+/// calls, and the number of calls that returned true. If a round panics, prints the state of its
+/// random numbers before the round, as a value for `COUNTERPOINT_SEED`.
 pub fn rounds(
     inputs: u64,
     seed: u64,
@@ -73,8 +73,8 @@ pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> 
                 bytes.splice(to..to, copy);
             }
             _ => {
-                // Two lines are exchanged, so that blocks jump to other blocks, and phi nodes are
-                // in other places.
+                // Two lines are exchanged, so that blocks may jump to other blocks, and phi nodes
+                // may be in other places.
                 let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
                 let (a, b) = (random.place(lines.len()), random.place(lines.len()));
                 lines.swap(a, b);

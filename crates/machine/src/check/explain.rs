@@ -51,8 +51,8 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Cause
         OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted => {
             let level = machine.paranoid();
             let why = level.map_or_else(String::new, |l| format!("perf_event_paranoid={l}"));
-            // The kernel checks permissions first. With more rights, the error would be about the
-            // PMU.
+            // The kernel checks permissions before it looks for the PMU. With more rights, the
+            // error would be about the PMU.
             if hardware && !has_pmu {
                 let (missing, cause) = no_pmu(machine);
                 return (format!("{why}; and {missing}"), cause);

@@ -16,7 +16,8 @@ pub(super) fn soft_limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
     }
 }
 
-/// Returns the size of the file system at `path`, and how much of it is free for us, in bytes.
+/// Returns the size of the file system at `path` and how much of it unprivileged users may still
+/// fill, in bytes.
 pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut stat = std::mem::MaybeUninit::<libc::statvfs>::zeroed();

@@ -3,8 +3,8 @@
 
 use crate::check::Cause;
 
-/// Why a finding is not as it should be. The enum is exhaustive, so that the compiler reports a
-/// variant without advice in the command line.
+/// The reason why a finding is a note or a problem. The enum is exhaustive, so that the compiler
+/// reports a variant without advice in the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The kernel is older than the recorder needs.
@@ -18,7 +18,8 @@ pub enum Limit {
     },
     /// The NMI watchdog uses a hardware counter.
     NmiWatchdog,
-    /// `rdpmc` of an x86 PMU is 0.
+    /// The sysfs file `rdpmc` of an x86 PMU contains 0, so that programs cannot read counters in
+    /// user mode.
     NoRdpmc {
         /// The file in sysfs, without its leading slash.
         file: String,
@@ -57,7 +58,8 @@ pub enum Limit {
     FewDescriptors,
     /// The size of files is limited.
     FileSize,
-    /// Locked memory is too small to map the counters of many threads for reading in user mode.
+    /// The limits on locked memory are too low to map the counters of many threads for reading in
+    /// user mode.
     LittleLockedMemory,
     /// The files of tracefs are closed to this user.
     ClosedTracefs,

@@ -61,14 +61,14 @@ fn file_size(machine: &Machine) -> Finding {
     }
 }
 
-/// The bytes of locked memory that each mapped counter takes from the limits.
+/// The bytes that each mapped counter adds to the locked memory of its process and user.
 const PAGE: u64 = 4096;
 /// The number of mapped counters that is taken to be enough: eight for each of 64 threads.
 const PLENTY: u64 = 512;
 
-/// Finds out how many counters can be mapped. All processes of a user together may map
-/// `perf_event_mlock_kb` for each processor. In addition, each process has its `RLIMIT_MEMLOCK`
-/// (kernel/events/core.c, `perf_mmap`, Linux 6.12).
+/// Finds out how many counters can be mapped. All processes of a user together may map as many KiB
+/// as `perf_event_mlock_kb` says, for each online processor. In addition, each process may map as
+/// much as its `RLIMIT_MEMLOCK` allows (kernel/events/core.c, `perf_mmap`, Linux 6.12).
 fn locked_memory(machine: &Machine) -> Option<Finding> {
     let name = "locked memory";
     let per_cpu = machine.read_trimmed("proc/sys/kernel/perf_event_mlock_kb")?;

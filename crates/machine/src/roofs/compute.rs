@@ -27,8 +27,7 @@ impl Loop {
     }
 }
 
-/// The number with which the loops multiply and the number that they add, repeated for each element
-/// of the widest vector.
+/// The two operands of the instructions, repeated for each element of the widest vector.
 #[repr(C, align(64))]
 struct Operands {
     /// 1.0, then 0.5.
@@ -51,9 +50,9 @@ mod arch {
 
     use super::{Loop, Operands};
 
-    /// Makes a loop with 12 chains in registers 0 to 11, and operands in 14 and 15. `$load` loads
-    /// the field `$of` of [`Operands`]. `$r` begins the names of the registers. `$form` says which
-    /// operands the instructions have.
+    /// Makes a loop with 12 chains in registers 0 to 11, and operands in 14 and 15. The instruction
+    /// `$load` loads the operands from the field `$of` of [`Operands`]. `$r` begins the names of
+    /// the registers. `$form` says which operands the instructions have.
     macro_rules! chains {
         ($name:ident, $of:ident, $load:literal, $r:literal, $form:ident, $even:literal, $odd:literal, $end:literal) => {
             fn $name(iterations: u64, operands: &Operands) {

@@ -3,7 +3,7 @@
 use crate::Machine;
 use crate::files::parse_cpus;
 
-/// Cores and the caches that they share.
+/// The processor's model, the cores that this process may use, and their caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpus {
     /// The name that the kernel gives to the processor's model; empty if it gives none.

@@ -100,7 +100,7 @@ impl Blocks {
 }
 
 /// Returns the size of each core's block for a cache, or `None` if the block would fit into the
-/// next smaller cache.
+/// core's share of the next smaller cache.
 fn of_cache(caches: &[Cache], cache: &Cache, team: u32) -> Option<u64> {
     let sharing = u64::from(team.min(cache.shared_by).max(1));
     let block = grains(cache.bytes / 2 / sharing);
@@ -154,7 +154,8 @@ impl Mapping {
         Ok(Self { start, bytes: size })
     }
 
-    /// Makes every page present. The number written, 1.0, is neither subnormal nor infinite.
+    /// Makes every page present. Writes 1.0 everywhere, so that the loops do not compute with
+    /// subnormal numbers, which can be slow.
     fn write(&self) {
         let count = self.bytes / size_of::<f64>();
         let start = self.start.as_ptr().cast::<f64>();
@@ -201,7 +202,7 @@ mod arch {
     use std::arch::asm;
     use std::sync::LazyLock;
 
-    /// The widest vectors that can be used, in bytes.
+    /// The size in bytes of the widest vectors that this processor can use.
     static WIDEST: LazyLock<u32> = LazyLock::new(|| match () {
         () if is_x86_feature_detected!("avx512f") => 64,
         () if is_x86_feature_detected!("avx") && is_x86_feature_detected!("fma") => 32,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Core, RoofError};
 
-/// The time for which threads work if one step takes microseconds. It is shorter than the time
-/// after which the kernel gives the processor to another program.
+/// The time for which threads work if one step takes microseconds. It is usually shorter than the
+/// time after which the kernel gives the processor to another program.
 pub const SHORT: Duration = Duration::from_millis(2);
 
 /// Before the measurement, each thread warms up: it works for the time of the measurement divided
@@ -42,7 +42,8 @@ pub fn rate(
             thread.spawn_scoped(scope, move || one(at))
         };
         let threads: Vec<_> = (0..cores.len()).map(start).collect();
-        // If a thread could not start, the others wait for a second and end.
+        // If a thread could not start, the other threads wait a second for it, and then work and
+        // end.
         let mut sum = 0.0;
         for thread in threads {
             let thread = thread.map_err(|error| RoofError::Thread(error.to_string()))?;

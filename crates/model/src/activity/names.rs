@@ -34,7 +34,7 @@ const fn row(name: &'static str, kind: Generic, lists: u8) -> Row {
 }
 
 /// The generic names come first, in the order of their numbers. The [`super::Label`] of a name in
-/// this table is its index, so append new rows and never reorder.
+/// this table is the index of its row, so append new rows and never reorder.
 pub(super) const ROWS: &[Row] = &[
     row("cpu_op", Generic::CpuOp, ALL),
     row("user_annotation", Generic::UserAnnotation, ALL),
@@ -68,7 +68,8 @@ pub(super) const ROWS: &[Row] = &[
     row("cuda_event", Generic::DeviceEvent, A | C),
     row("mtia_counters", Generic::Counter, C),
     row("glow_runtime", Generic::Runtime, ALL),
-    // These activities are ranges of kernels that CUPTI measured, so they are on a device.
+    // The activities of `cuda_profiler_range` are ranges of kernels that CUPTI measured, so they
+    // are on a device.
     row("cuda_profiler_range", Generic::DeviceEvent, ALL),
     row("hpu_op", Generic::Runtime, ALL),
     row("xpu_runtime", Generic::Runtime, ALL),
@@ -100,7 +101,7 @@ pub enum DefaultSet {
     Generic,
     /// Pull request #1148: the kinds of the first seventeen names in its list.
     Pr1148,
-    /// The main branch: the generic set and the counters of MTIA.
+    /// The main branch, whose set includes MTIA's counters: all kinds except collectives.
     Main,
 }
 

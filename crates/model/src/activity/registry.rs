@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each producer (an adapter, a plugin, an imported file) has its own range of numbers, so a
-//! producer's numbers do not depend on what other producers register. Numbers have a meaning only
-//! within one registry, so files also store the names.
+//! producer's numbers do not depend on what other producers register. The numbers of registered
+//! names have a meaning only within one registry, so files also store the names.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -39,8 +39,8 @@ struct Entry {
 pub struct Registry {
     producers: Vec<(String, Vec<Entry>)>,
     by_name: HashMap<String, Label>,
-    /// Labels by their name in lower case. Of several names that differ only in case, the first one
-    /// is kept.
+    /// The labels of registered names, by the name in lower case. Of several names that differ only
+    /// in case, the first one is kept.
     by_lower_name: HashMap<String, Label>,
 }
 
@@ -107,7 +107,7 @@ impl Registry {
     /// Returns the producer with this name, and adds it if it is new.
     ///
     /// # Errors
-    /// Fails if there are already 65,535 producers.
+    /// Fails if the name is new and there are already 65,535 producers.
     pub fn producer(&mut self, name: &str) -> Result<Producer, RegisterError> {
         let known = self.producers.iter().position(|(known, _)| known == name);
         let index = match known {
@@ -149,7 +149,7 @@ impl Registry {
     /// Otherwise, it becomes a new kind.
     ///
     /// # Errors
-    /// Fails if the producer's range of numbers is full.
+    /// Fails if the name is new and the producer's range of numbers is full.
     pub fn note(&mut self, producer: Producer, name: &str) -> Result<Label, RegisterError> {
         if let Some(label) = self.exactly(name) {
             return Ok(label);

@@ -57,12 +57,12 @@ impl Metric {
     ///
     /// A name matches the counter with exactly this name. If there is none, it matches a counter
     /// with another spelling of the name (`cpu-cycles` for `cycles`). If there is none either, a
-    /// name without modifiers matches a counter that differs only in its modifiers.
+    /// name without modifiers matches a counter that has modifiers, in any spelling.
     ///
     /// # Errors
-    /// Fails if a counter is missing or ambiguous, if the counters are in several groups, or if the
-    /// units do not fit. The error has the byte offset in the text from which the metric was
-    /// parsed.
+    /// Fails if a counter is missing or ambiguous, or if the groups, modes or units of the counters
+    /// do not fit together, or if the declared unit does not fit. The error has the byte offset in
+    /// the text from which the metric was parsed.
     pub fn bind(&self, operands: &[Operand<'_>]) -> Result<Bound, MetricError> {
         self.find_all(operands).map_err(|e| e.moved(self.offset))
     }

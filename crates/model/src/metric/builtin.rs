@@ -129,7 +129,7 @@ pub const TOP_DOWN: &[Builtin] = &[
     ),
 ];
 
-/// Returns all built-in metrics. Several of these metrics can have the same name, for different
+/// Returns all built-in metrics. Several metrics in the list can have the same name, for different
 /// processors.
 pub fn all() -> impl Iterator<Item = &'static Builtin> {
     BUILTINS.iter().chain(TOP_DOWN)
@@ -151,8 +151,9 @@ impl Builtin {
     }
 }
 
-/// Returns the built-in metrics that can be computed from `operands`. If counters in different
-/// modes (`cycles:u` and `cycles:k`) give the same metric, its name gets the modes as a suffix.
+/// Returns the built-in metrics that can be computed from `operands`. If several sets of counters
+/// (`cycles:u` and `cycles:k`) give the same metric, the modes of each set are a suffix of the
+/// metric's name. Of metrics with equal names, only the first is returned.
 pub fn offered(operands: &[Operand<'_>]) -> Vec<Bound> {
     // Each set has the counters of one group that count in the same modes, as indices into
     // `operands`.

@@ -20,7 +20,7 @@ pub struct MetricError {
 pub enum MetricCause {
     /// A name with slashes, commas or spaces is not in quotes.
     UnquotedName,
-    /// A unit is missing or unknown. The text lists the units that can be typed.
+    /// A unit is missing or unknown. The string lists the units that can be typed.
     Units(&'static str),
     /// A minus without spaces around it was read as a part of the name.
     Minus {
@@ -29,7 +29,8 @@ pub enum MetricCause {
         /// The text to the right of the minus.
         right: String,
     },
-    /// Counters of the recording with a similar spelling, the most similar one first.
+    /// Up to three counters of the recording with similar names; names that only contain the typed
+    /// text come last.
     Near(Vec<String>),
     /// All counters of the recording, if none has a similar spelling.
     Counters(Vec<String>),
@@ -43,7 +44,7 @@ pub enum MetricCause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricErrorKind {
-    /// The text is not a definition.
+    /// The text does not follow the syntax of metrics.
     Syntax {
         /// The text after "expected".
         expected: &'static str,
@@ -93,7 +94,7 @@ pub enum MetricErrorKind {
     },
     /// Two of the metric's counters were not read together.
     Groups {
-        /// A counter of the first group.
+        /// The metric's first counter.
         one: String,
         /// A counter of another group.
         other: String,
@@ -113,7 +114,7 @@ pub enum MetricErrorKind {
         /// The unit of the right operand, or of the argument of `min` or `max` that does not fit.
         right: String,
     },
-    /// The value has another unit than the requested one.
+    /// The requested unit does not fit the metric's values.
     Declared {
         /// The requested unit.
         asked: String,

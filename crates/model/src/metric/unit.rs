@@ -82,7 +82,7 @@ impl Dimension {
         })
     }
 
-    /// Returns the unit of values with this dimension, unless the metric requests another one.
+    /// Returns the unit for values with this dimension if the metric requests none.
     pub fn unit(self) -> MetricUnit {
         let named = |name: &str, tens| MetricUnit {
             name: name.to_owned(),

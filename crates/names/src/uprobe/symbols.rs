@@ -50,8 +50,8 @@ pub(super) struct Symbols<'f, Elf: Class> {
     pub file: ElfFile<'f, Elf>,
     /// Functions from the file's own symbol tables.
     functions: Vec<Function>,
-    /// Functions from the separate file with symbols. A name is looked up here only if the file's
-    /// own tables do not have it.
+    /// Functions from the separate file with symbols. `find` uses them only for a name that the
+    /// file's own tables do not have.
     separate: Vec<Function>,
     /// Names of dynamic symbols that the file uses but does not define.
     imported: Vec<String>,

@@ -8,7 +8,7 @@
 //! | `MSRIndex`, `MSRValue` | `offcore_rsp=`, `ldlat=` or `frontend=`, which depends on the register |
 //! | `ConfigCode`, `EventidCode` | `config=`, `eventid=` in place of `event=` |
 //! | `PortMask`, `FCMask`, `NodeType`, `EnAllCores`, `EnAllSlices`, `SliceId`, `ThreadMask`, `RdWrMask` | terms of uncore units |
-//! | `Filter` | these terms, unchanged |
+//! | `Filter` | its pieces of the form `name=number`, unchanged |
 //! | `Unit` | the PMU |
 //! | `ScaleUnit` | unit and scale |
 //! | `ArchStdEvent` | the event of that name, changed by the other keys of the object |

@@ -267,7 +267,7 @@ unsafe extern "C" {
 
 fn caught(exception: NonNull<RawException>) -> String {
     let raw = exception.as_ptr();
-    // SAFETY: The plugin threw `exception`; it was caught here, and has not been ended yet.
+    // SAFETY: The plugin threw `exception`, which was caught here and has not been destroyed yet.
     let (class, cleanup) = unsafe { ((*raw).class, (*raw).cleanup) };
     let class = class.to_be_bytes();
     if let Some(runtime) =

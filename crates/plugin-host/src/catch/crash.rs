@@ -32,8 +32,8 @@ thread_local! {
     static IS_ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Catches faults, on threads that have an [`OnThread`], as long as this value exists. Only one
-/// such value may exist at a time.
+/// Catches faults of guarded calls, on threads that have an [`OnThread`], as long as this value
+/// exists. Only one such value may exist at a time.
 #[derive(Debug)]
 pub struct Caught(());
 
@@ -59,7 +59,7 @@ impl Caught {
         Self(())
     }
 
-    /// Returns the last signal that was caught.
+    /// Returns the signal of the last fault on a thread with an [`OnThread`], if there was one.
     pub fn last() -> Option<c_int> {
         Some(LAST.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
@@ -88,7 +88,7 @@ impl Drop for Caught {
     }
 }
 
-/// The size in bytes of a handler's stack, because the thread's own stack may be full.
+/// The size in bytes of the stack on which the handler runs. (The thread's own stack may be full.)
 const STACK: usize = 64 * 1024;
 
 /// Catches faults of guarded calls on this thread as long as this value and a [`Caught`] exist.
@@ -153,8 +153,8 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     match before.sa_sigaction {
         libc::SIG_IGN if !is_own => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // After most faults, the instruction that faulted runs again. After a breakpoint or a
-            // forbidden system call, the next instruction runs.
+            // After most faults, the same instruction runs again after the handler. After a breakpoint
+            // or a forbidden system call, the next instruction runs.
             let goes_on = matches!(signal, libc::SIGTRAP | libc::SIGSYS);
             // SAFETY: the action outlives the call, which only changes what the signal does. A
             // signal that would not come back by itself is raised again here.

@@ -1,9 +1,9 @@
-//! Ends a C++ exception that left a plugin's function, and finds out its type and message.
+//! Releases a C++ exception that left a plugin's function, and finds out its type and message.
 //!
 //! A process may have several C++ runtime libraries. The library that threw an exception must also
-//! end it. This library contains the exception's cleanup function. The layouts that are read here
-//! are fixed by the Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables), and
-//! sections 2.2 and 2.5 of its part on exceptions.
+//! release it. This library contains the exception's cleanup function. The layouts that are read
+//! here are fixed by the Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables),
+//! and sections 2.2 and 2.5 of its part on exceptions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -46,7 +46,8 @@ fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
 
 impl Runtime {
     /// Returns the runtime library that threw an exception. Returns `None` if the exception is not
-    /// from C++, or if its library exports no symbols because it is linked into a plugin.
+    /// from C++, or if the library's functions are not found (for example, if it is linked into a
+    /// plugin and exports none).
     pub(super) fn of(class: [u8; 8], cleanup: Option<*const c_void>, call: Call) -> Option<Self> {
         let [language @ .., sharing] = class;
         if ![*b"GNUCC++", *b"CLNGC++"].contains(&language) {
@@ -111,12 +112,12 @@ impl Runtime {
         // `__cxa_end_catch` requires.
         let _ = unsafe { (self.call)(self.end_catch, std::ptr::null(), std::ptr::null()) };
         // SAFETY: `Self::of` opened the handle, and the exception, which needed the library, has
-        // ended.
+        // been released.
         unsafe { libc::dlclose(self.handle) };
         said
     }
 
-    /// Returns the type's name as in source code.
+    /// Returns the type's name, as in source code if the runtime library can demangle it.
     unsafe fn name(&self, of: *const TypeInfo) -> Option<String> {
         type Demangle =
             unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
@@ -142,9 +143,9 @@ impl Runtime {
         }
     }
 
-    /// Returns the exception's message, if its class derives from `std::exception` through classes
-    /// with one base class. In this case, the parts of the object that belong to these classes have
-    /// the same address.
+    /// Returns the message of an exception that is not shared, if its class derives from
+    /// `std::exception` through classes with one base class. In this case, the parts of the object
+    /// that belong to these classes have the same address.
     unsafe fn text(&self, object: *mut c_void, mut of: *const TypeInfo) -> Option<String> {
         /// The place of `what` in the virtual table, after the two destructors.
         const WHAT: usize = 2;

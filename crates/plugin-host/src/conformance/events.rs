@@ -135,7 +135,8 @@ fn weigh(problem: &Problem) -> (Level, &'static Clause) {
         Problem::ZeroFlow => (Level::Violation, FLOW),
         Problem::Backwards => (Level::Violation, TIMES),
         Problem::Unnamed => (Level::Fragile, NAMES),
-        // The published host writes such events, so they are not a violation.
+        // The published host writes events of types that were not asked for, so they are not a
+        // violation.
         Problem::NotAsked(_) => (Level::Fragile, ENABLED),
         Problem::MuchMetadata => (Level::Fragile, METADATA),
         _ => (Level::Violation, BUILDER),

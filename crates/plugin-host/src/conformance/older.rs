@@ -30,8 +30,8 @@ fn start(plugin: &mut Plugin, findings: &mut Findings) {
         let Ok(raw) = Raw::create(&interface) else { continue };
         let mut types = supported(&interface);
         let types_length = types.len();
-        // A plugin of the current state takes the types' address for its handle. Behind the types,
-        // the plugin finds zeros.
+        // A plugin of the current state takes the types' address for its handle. After the types,
+        // such a plugin reads zeros as its state.
         types.resize(1 << 16, 0);
         let mut arguments = StartWithTypes {
             size: size_of::<StartWithTypes>(),

@@ -218,7 +218,7 @@ fn is_stateless(interface: &ProfilerInterface) -> bool {
 }
 
 /// Lets the plugin hand over a recording to a builder that states this size and declines
-/// everything. Returns the result, and how many calls the builder got.
+/// everything. Returns the result of `profilerProcessEvents`, and how many calls the builder got.
 fn with_size(
     interface: &ProfilerInterface,
     size: usize,

@@ -41,8 +41,9 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Like [`Lock::lock`], for a thread that is not inside of a call under this lock. If this
-    /// thread has the lock nevertheless, it left such a call by a jump, and gets the lock again.
+    /// Like [`Lock::lock`], for a thread that is not inside of a call that holds this lock. If the
+    /// lock still names this thread, the thread left such a call by a jump, so it gets the lock
+    /// again.
     pub(super) fn lock_outermost(&self) -> Guard<'_, T> {
         self.lock().unwrap_or(Guard(self))
     }
@@ -66,7 +67,8 @@ pub(super) struct Guard<'a, T>(&'a Lock<T>);
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: there is one guard at a time, so no mutable reference to the value exists.
+        // SAFETY: there is one guard at a time, and it is borrowed here, so no mutable reference to
+        // the value exists.
         unsafe { &*self.0.value.get() }
     }
 }

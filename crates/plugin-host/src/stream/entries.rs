@@ -17,10 +17,11 @@ pub(super) const ROW: u8 = 16;
 pub(super) const ENTRY: u8 = 17;
 pub(super) const FIELD: u8 = 18;
 
-/// The largest length of a value. A longer value is left out, and counted as dropped.
+/// The largest length, in bytes, of the value of an argument or top-level field. A longer value is
+/// left out, and counted as dropped.
 const MOST_VALUE: usize = 16 << 20;
-/// The largest length of an argument's value that becomes a numbered text, which is written only
-/// once.
+/// The largest length, in bytes, of an argument's value that becomes a numbered text, which is
+/// written only once.
 const MOST_REPEATED: usize = 1024;
 /// If the texts in memory take this many bytes, further values of arguments are written in full.
 /// Otherwise, values that do not repeat would take more and more memory.
@@ -226,8 +227,8 @@ impl ReadId {
     }
 }
 
-/// A value as it was read. A text or JSON is the number of a text of the stream, or a place in
-/// [`Reader::values`].
+/// A value as it was read. A text or JSON is the number of a text of the stream, or a range of
+/// bytes in [`Reader::values`].
 enum ReadValue {
     Integer(i64),
     Unsigned(u64),

@@ -225,8 +225,8 @@ fn few_bytes_do_not_become_many() {
     let (ending, got, had) = repeat(60_000, 20_000);
     assert!(matches!(ending, Ending::Damaged { .. }), "{ending:?}");
     assert!(got <= REPEATED_ANYWAY + (MOST_REPEATS + 1) * had, "{had} bytes became {got}");
-    // A stream with names as long as those of real plugins is read completely; only its end is
-    // missing.
+    // Events with a key of 100 bytes are all read; only the end record is missing, because the
+    // writer was not finished.
     let (ending, got, _) = repeat(100, 200_000);
     assert_eq!((ending, got), (Ending::Cut, 200_000 * 101));
 }

@@ -144,8 +144,8 @@ impl Model {
     }
 }
 
-/// The source of the test plugin's decisions on this thread, and the results that the host must
-/// have.
+/// The test plugin's state in one round: its source of decisions, what the host must have kept, and
+/// the requested types.
 struct Script {
     choose: Box<dyn Choose>,
     model: Model,
@@ -477,7 +477,8 @@ pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
         if let Some(mut session) = plugin.profilers[0].create(&setup) {
             let correlation = session.correlation();
             let mut tee = Tee(&mut lines, &mut writer);
-            // Before `start`, the host must not pass these calls on to the plugin.
+            // Before `start`, the host must not pass calls of `process`, `flush` and `stop` on to
+            // the plugin.
             if early {
                 assert!(!session.process(&mut tee) && !session.flush(&mut tee) && !session.stop());
             }
@@ -566,7 +567,7 @@ unsafe extern "C" fn keep(handle: *mut c_void, interface: *const ProfilerInterfa
     0
 }
 
-/// A function for the builder; it declines (returns -1) at random.
+/// A function of the host's trace builder; it declines (returns -1) at random.
 unsafe extern "C" fn any_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     // SAFETY: the plugin passes a struct that is valid during the call.
     assert!(unsafe { (*event).size } >= 48);

@@ -48,7 +48,8 @@ impl Activities {
     ///
     /// # Errors
     /// Fails if a directory or file cannot be read or does not have the expected form. A directory
-    /// with a file that is refused, such as a link, is returned without events and with a loss.
+    /// is returned without events and with a loss if it is refused (as links are), or if a file
+    /// that this function reads is.
     pub fn open_all(dir: &Path) -> Result<Vec<Self>> {
         Self::open_in(&Dir::open(dir)?)
     }

@@ -1,4 +1,4 @@
-//! Computes the number of each call's dispatch. `trace export` writes the same number as
+//! Computes the number of each call's dispatch. `trace export` writes the same number under the key
 //! `correlation`.
 //!
 //! The dispatch of a call follows from the order in which the calls of a process began
@@ -117,8 +117,8 @@ impl Cursor<'_> {
             self.key.page += 1;
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // Of calls that begin at the same time, the outermost comes first. A thread records the
-            // outermost call after the calls inside of it.
+            // Of calls that begin at the same time, the outermost comes first. A thread records a
+            // call after the calls inside of it, so the outermost has the highest index.
             self.order.sort_by_key(|i| {
                 let at = *i as usize;
                 (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))

@@ -27,8 +27,8 @@ fn has_apart(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role.is_apart())
 }
 
-/// The names and kinds of the values of all processes, without duplicates. `places` has the index
-/// in this list for each process and key.
+/// The name and kind of each key under which processes record values, without duplicates. `places`
+/// maps a process's index and a key's number to the index in `names`.
 #[derive(Clone, Debug, Default)]
 struct Values {
     names: Vec<(String, ValueKind)>,

@@ -1,4 +1,5 @@
-//! Writes pages. The recorder runs this code for every recorded call.
+//! Writes pages. Writes records to pages. The recorder runs most of this code for every recorded
+//! call.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -207,8 +208,9 @@ impl PageWriter {
             .store(u64::from(depth) << 32 | u64::from(export), Ordering::Relaxed);
     }
 
-    /// Begins a call record. The caller appends the readings of each group and commits the record.
-    /// `scaled` says whether the running time of some group differs from its enabled time.
+    /// Begins a call record. Begins the record of a call. The caller appends the readings of each
+    /// counter group and commits the record. `scaled` says whether the running time of some group
+    /// differs from its enabled time.
     ///
     /// # Safety
     /// A page with room must be attached.

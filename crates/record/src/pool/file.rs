@@ -22,7 +22,7 @@ pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
     create_with(path, owner, Layout::with_pages(PAGES))
 }
 
-/// [`create`] with the number of pages of `layout`.
+/// Creates a pool file as [`create`] does, but with the number of pages of `layout`.
 ///
 /// # Errors
 /// Same as [`create`].

@@ -14,13 +14,14 @@
 //! A page that was offered stays mapped in the process of its thread. Its content stays in the pool
 //! until the page is given back.
 //!
-//! `run` maps the claims. It guards this mapping (`truncation.rs`), because a program can truncate
-//! the pool. `run` does not map the pages, but reads and writes the pool's file instead.
+//! `run` maps the claims. It guards this mapping (`truncation.rs`), because the recorded program
+//! can truncate the pool. `run` does not map the pages, but reads and writes the pool's file
+//! instead.
 //!
-//! Threads do not need `run` to be alive. A thread has a few spare pages, and at most as many of
-//! its full pages are offered at one time. If `run` gives no page back, the thread appends its full
-//! pages itself. If `run` is killed between appending a page and giving it back, the page is both
-//! in the profile and in the pool. Readers use only one of the two copies, which they recognize by
+//! Threads do not need `run` to be alive. A thread has a few spare pages, and offers at most that
+//! many full pages at one time. If `run` gives no page back, the thread appends its full pages
+//! itself. If `run` is killed between appending a page and giving it back, the page is both in the
+//! profile and in the pool. Readers use only one of the two copies, which they recognize by
 //! process, thread and sequence number.
 
 use std::fs::File;

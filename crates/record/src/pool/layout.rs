@@ -27,7 +27,7 @@ impl Layout {
     pub fn of_size(bytes: u64) -> Option<Self> {
         let bytes = usize::try_from(bytes).ok()?;
         // The number of pages is a multiple of 64, and the part before the pages is smaller than 64
-        // pages. So only two numbers of pages can have this size.
+        // pages. So only two page counts can give a file of this size.
         let last = (bytes / PAGE_BYTES / 64).min(MOST_PAGES / 64);
         let fits = |layout: &Self| layout.pages >= PAGES && layout.bytes() == bytes;
         [last, last.saturating_sub(1)].map(|n| Self { pages: 64 * n }).into_iter().find(fits)

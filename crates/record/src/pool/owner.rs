@@ -58,7 +58,7 @@ impl fmt::Display for ProfileId {
 impl FromStr for ProfileId {
     type Err = ();
 
-    /// Accepts only the 32 digits that [`fmt::Display`] writes.
+    /// Accepts only 32 lower-case hexadecimal digits, as [`fmt::Display`] writes them.
     fn from_str(text: &str) -> Result<Self, ()> {
         let number = u128::from_str_radix(text, 16).map_err(drop)?;
         let id = Self(number.to_be_bytes());
@@ -201,8 +201,8 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
 }
 
 /// Returns whether a process, in any container, has the file open or mapped for writing. To find
-/// out, the function takes a lease on the file for a moment. `None` if the kernel allows no leases
-/// on this file, because it belongs to another user or the file system has no leases.
+/// out, the function takes a lease on the file for a moment. Returns `None` if the kernel allows no
+/// lease, for example because the file belongs to another user or its file system has no leases.
 pub fn is_in_use(file: &File) -> Option<bool> {
     let fcntl = |command: i32, value: i32| {
         // SAFETY: both commands of fcntl take an integer, and `file` keeps its descriptor open.

@@ -8,7 +8,8 @@
 //! guarded: our handler of SIGBUS replaces the mapping by private zeros. The interrupted operation
 //! then continues on a pool in which nothing is claimed and nothing is offered.
 //!
-//! Signal handlers would disturb a recorded program, so only our own processes use this.
+//! Signal handlers would disturb a recorded program, so only Counterpoint's own processes use this
+//! guard.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -96,8 +97,8 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
     }
     if code <= 0 {
-        // Another process has sent the signal, so no instruction is repeated. The earlier handler
-        // gets this second signal when this handler returns.
+        // A process has sent the signal, so no instruction is repeated. The earlier handler gets
+        // this second signal when this handler returns.
         // SAFETY: `raise` is async-signal-safe.
         unsafe { libc::raise(libc::SIGBUS) };
     }

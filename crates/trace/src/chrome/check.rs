@@ -54,7 +54,7 @@ const FINISHED: u8 = 2;
 
 fn show(id: &Option<Scalar<'_>>) -> String {
     match id {
-        // The text `"1"` and the number 1 are different ids.
+        // The quotes distinguish the text `"1"` from the number 1, which is a different id.
         Some(Scalar::Text(text)) => format!("{text:?}"),
         Some(other) => other.to_string(),
         None => String::new(),
@@ -63,7 +63,8 @@ fn show(id: &Option<Scalar<'_>>) -> String {
 
 impl Check {
     fn finish(mut self) -> Report {
-        // A report keeps the first findings of each kind, so they are made in the order of the file.
+        // A report keeps only the first findings of each kind, so they are reported in the order of
+        // the file.
         let mut open: Vec<u64> = self.open.values().flatten().copied().collect();
         open.sort_unstable();
         for at in open {

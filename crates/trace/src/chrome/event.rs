@@ -1,5 +1,5 @@
-//! Defines one event of a trace, as the file contains it. The event borrows its texts from the
-//! reader's window (the part of the file that is in memory).
+//! Defines one event of a trace, as the file contains it. The event borrows most of its texts from
+//! the reader's window (the part of the file that is in memory).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -70,7 +70,7 @@ impl<'a> Raw<'a> {
 }
 
 impl<'de> Deserialize<'de> for Raw<'de> {
-    /// This works only with serde_json.
+    /// Works only with a deserializer of serde_json.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(d).map(|raw| Self(raw.get()))
     }
@@ -307,8 +307,8 @@ pub(crate) fn phase(text: &str) -> u8 {
     text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }
 
-/// Reads a time: a number, or a string that contains a number. Returns the nanoseconds; the text,
-/// if it says more than the nanoseconds; and whether the value cannot be a time.
+/// Reads a time: a number, or a string that contains a number. Returns the time in nanoseconds, the
+/// value's text if it says more than that, and whether the value cannot be a time.
 fn time(raw: Raw<'_>) -> (Option<i64>, Option<Raw<'_>>, bool) {
     let text = raw.get();
     if text == "null" {

@@ -142,8 +142,8 @@ fn place(at: u64, kind: &ReadErrorKind) -> String {
 /// Reads a whole document, which may be compressed with gzip.
 ///
 /// # Errors
-/// Returns a [`ReadError`] for a problem after which reading cannot continue. Everything before the
-/// problem was passed to the sink.
+/// Returns a [`ReadError`] for a problem after which reading cannot continue, or for the first
+/// damaged event if no event could be read. Everything before the problem was passed to the sink.
 pub fn read(
     source: impl Read,
     sink: &mut (impl EventSink + ?Sized),
@@ -422,8 +422,8 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads one value at the start of the window, passes it to `take`, and moves to its end.
-    /// `take` parses the value. If this fails, `take` may be called again with a mended copy, and
-    /// with the number of words in it that were not JSON and were replaced by `null`.
+    /// `take` parses the value. If `take` fails, it may be called again with a mended copy of the
+    /// value, and with the number of words that `null` replaced because they were not JSON.
     fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8], u32) -> Parsed<T>) -> Result<T, Stop> {
         let first = self.next_byte()?.ok_or(Stop::Truncated)?;
         // Numbers and words have no closing character. They are known to be complete only when the
@@ -537,8 +537,8 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The result of reading a value. `Ok` contains what was made of the value (or the sink's error),
-/// and the value's length in bytes. `Err` contains the error of serde_json if the bytes are not
-/// such a value.
+/// and the value's length in bytes. `Err` contains the error of serde_json if the bytes are not a
+/// value of the wanted type.
 type Parsed<T> = Result<(Result<T, String>, usize), serde_json::Error>;
 
 fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_json::Error> {

@@ -80,8 +80,8 @@ fn digit(text: &[u8], at: usize) -> Option<i64> {
 }
 
 /// Returns the digits of a number that has no sign, without leading zeros. Also returns how many
-/// digits the number has before the decimal point when it is written without an exponent. This
-/// count is negative if zeros follow the point.
+/// digits the number has before the decimal point when it is written without an exponent. For a
+/// number below 0.1, this count is minus the number of zeros directly after the point.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let number = text.split(|b| matches!(b, b'e' | b'E')).next()?;
     let mut parts = number.splitn(2, |b| *b == b'.');

@@ -94,7 +94,7 @@ pub fn base_time_ns(near_ns: i64) -> i64 {
     near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
 }
 
-/// Returns the value of `baseTimeNanoseconds`; 0 if there is none.
+/// Returns the value of `baseTimeNanoseconds`; 0 if it is missing or not an integer.
 pub fn base_of(base: Option<&serde_json::Value>) -> i64 {
     base.and_then(|base| base.as_i64().or_else(|| base.as_str()?.parse().ok())).unwrap_or(0)
 }
@@ -171,9 +171,9 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes the buffer and empties it. The character DEL is escaped: JSON allows it, but
-    /// Perfetto's trace processor (version 55) calls the whole file corrupt because of it. DEL
-    /// occurs only in strings.
+    /// Writes the buffer and empties it. The character DEL is escaped: JSON allows DEL in a string,
+    /// but Perfetto's trace processor (version 55) then calls the whole file corrupt. DEL occurs
+    /// only in strings, where this escape is valid.
     fn write_buffer(&mut self) -> io::Result<()> {
         let mut rest = &self.text.buffer[..];
         if rest.contains(&DEL) {

@@ -55,7 +55,7 @@ pub struct Options {
     pub wish: Wish,
 }
 
-/// How many batches of events are read in advance.
+/// How many batches of events may wait in the channel from the reading thread.
 const AHEAD: usize = 1;
 
 /// Calls `each` with every event while another thread reads the next ones. Returns the losses (the
@@ -133,8 +133,8 @@ struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    /// Parses [`Activity::more`]. An import puts the texts of such times at the start of this JSON
-    /// object, under the keys `ts` and `dur`.
+    /// Parses [`Activity::more`]. An import puts the texts of times that nanoseconds cannot express
+    /// at the start of this JSON object, under the keys `ts` and `dur`.
     fn of(more: Option<&'a str>) -> Self {
         let none = Self { others: more, ..Self::default() };
         let Some(mut rest) = more.and_then(|more| more.strip_prefix('{')) else { return none };

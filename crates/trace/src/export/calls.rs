@@ -133,8 +133,8 @@ pub fn export_calls(
     })
 }
 
-/// Returns the approximate time at which a process began. The names of its rows are valid from this
-/// time on.
+/// Returns the approximate time of the first recorded call of a process; the time of tick 0 if no
+/// call was recorded. The names of its rows are valid from this time on.
 fn since_ns(profile: &Profile, process: &Process) -> i64 {
     let headers = process.threads.iter().flat_map(Thread::headers);
     let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
@@ -251,8 +251,8 @@ struct ProcessExport<'a, 'r> {
     launches: &'a Launches,
     /// Whether ticks are not nanoseconds. Then calls also get their ticks as an argument.
     ticks: bool,
-    /// The names and categories of calls. `by_export` has the index in this list for each export
-    /// (exported function).
+    /// The names and categories of calls. For each export (number of an exported function),
+    /// `by_export` has the index in this list.
     names: Vec<(Cow<'a, str>, &'a str)>,
     by_export: FastMap<u32, usize>,
     since_ns: i64,
@@ -339,7 +339,8 @@ impl<'a> ProcessExport<'a, '_> {
             self.relay.process(device, name, "dispatches".into(), sort_index + 1, at_ns);
         }
         for (i, labels) in self.labels.iter().enumerate() {
-            // Thread ids follow the order in which the workers were started.
+            // Thread ids usually follow the order in which the workers were started, so they also
+            // give the order of rows.
             let sort_index = self.process.threads[i].tid.into();
             self.relay.thread(self.row(i), labels.thread.clone(), sort_index, at_ns);
         }

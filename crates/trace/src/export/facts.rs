@@ -34,8 +34,8 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
             "dispatches_pid": calls::DEVICE_ROWS + i as i64,
         })
     });
-    // The profile's id, and the path of its pool (the recorder's memory), have a meaning only on
-    // this machine, but traces are given to others.
+    // The profile's id, and the path of its pool (the recorder's memory), are left out, because
+    // they have a meaning only on this machine.
     let manifest = Manifest { id: String::new(), pool: None, ..manifest.clone() };
     json!({
         "schema": TRACE_SCHEMA,
@@ -51,9 +51,9 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
     })
 }
 
-/// Returns the last part of an address of the profile's HTML page. If a person appends the time
-/// that Perfetto shows for a slice, the address leads to this moment. Null if the timeline is
-/// empty.
+/// Returns the timeline's first moment, and the last part of an address of the profile's HTML page.
+/// If a person appends the time that Perfetto shows for a slice, the address leads to this moment.
+/// Null if the timeline is empty.
 pub fn page(first_ns: Option<i64>) -> Value {
     match first_ns {
         Some(ns) => json!({ "first_ns": ns, "fragment": format!("#timeline?since={ns}&time=") }),

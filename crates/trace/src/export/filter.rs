@@ -40,7 +40,7 @@ pub struct Filter {
     pub to_ns: Option<i64>,
 }
 
-/// The part of a timeline that is wanted. Times are relative to its first moment.
+/// The part of a timeline that is wanted. Times are relative to the timeline's first moment.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// See [`Filter::categories`].
@@ -265,8 +265,8 @@ pub struct Part<'a, S> {
     sink: &'a mut S,
     filter: &'a Filter,
     arrows: HashSet<u64>,
-    /// The last point before the window, for each combination of process, counter name, and name of
-    /// the point's first series.
+    /// The last wanted point before the window, for each combination of process, counter name, and
+    /// name of the point's first series.
     before: HashMap<(i64, String, String), Before>,
     left_out: LeftOut,
 }

@@ -1,7 +1,7 @@
 //! Defines the kinds (categories) of activities that Kineto does not have. The hosts of a profile
 //! describe these kinds ([`profile::Host::kinds`]). A host is a runtime that called the recorded
-//! kernels. An exported trace contains a list of these kinds. If the trace is imported and exported
-//! again, the second export reads this list.
+//! ops or compute kernels. An exported trace contains a list of these kinds. If the trace is
+//! imported and exported again, the second export reads this list.
 
 use std::collections::{HashMap, HashSet};
 

@@ -3,8 +3,8 @@
 //!
 //! A process keeps its id if this is a process id of Linux that no process before it has.
 //! Otherwise, the process gets a number above the process ids of Linux, because viewers would draw
-//! two processes with one number as one process. Rows that are not processes, such as devices, also
-//! get such numbers.
+//! two processes with one number as one process. A row that is not a process, such as a device,
+//! also gets such a number; if its id is a text, the profile's label is put before it.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -55,8 +55,8 @@ pub struct OfMember<'a, S> {
 
 impl<'a, S: TimelineSink> OfMember<'a, S> {
     /// `place` is the profile's index among the profiles of the timeline. `label` is put before the
-    /// names of the profile's processes, unless a name begins with `rank `. `shift_ns` is added to
-    /// the profile's times.
+    /// names of the profile's processes, unless a name begins with `rank `, and before ids that are
+    /// texts. `shift_ns` is added to the profile's times.
     pub fn new(
         sink: &'a mut S,
         numbers: &'a mut Numbers,

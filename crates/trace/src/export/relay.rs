@@ -12,7 +12,7 @@
 //! until both threads are done. A name that was made for only one slice or row is stored in the
 //! batch.
 //!
-//! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices each.
+//! Memory: [`BATCHES`] batches of at most [`MOST_SLICES`] slices each.
 
 use std::borrow::Cow;
 use std::io;
@@ -28,8 +28,7 @@ const MOST_SLICES: usize = 1024;
 /// The number of batches: one is being filled, one is being written, and the others wait.
 const BATCHES: usize = 4;
 
-/// The slices that are sent to the writing thread at once, with their arguments, counters and
-/// arrows.
+/// The slices and names of rows that are sent to the writing thread at once.
 #[derive(Debug, Default)]
 struct Batch<'a> {
     slices: Vec<Kept<'a>>,
@@ -118,7 +117,8 @@ pub struct Relay<'a> {
     empty: Receiver<Batch<'a>>,
 }
 
-/// Runs `make`, which fills a [`Relay`], and passes this timeline on to `sink` in another thread.
+/// Runs `make`, which fills a [`Relay`], and passes the timeline in the relay on to `sink` in
+/// another thread.
 ///
 /// # Errors
 /// Fails if writing failed, or if no other thread could be started.
@@ -342,8 +342,8 @@ mod tests {
         }
     }
 
-    /// Passes slices of every form to `relay`, and names of rows between them. Adds to `expected`
-    /// what the sink must receive.
+    /// Passes slices with different lists and names to `relay`, and names of rows between them.
+    /// Adds to `expected` what the sink must receive.
     fn fill<'a>(
         relay: &mut Relay<'a>,
         slices: usize,

@@ -10,8 +10,8 @@ use crate::perfetto;
 /// readers are compiled once, in this crate, where their functions can be inlined.
 ///
 /// # Errors
-/// Fails if the file cannot be read, or is known to be a file of another kind, which the error then
-/// names.
+/// Fails if the file cannot be read, if `sink` fails, or if the file is known to be of another
+/// kind, which the error then names.
 pub fn read_any(source: &mut dyn Read, sink: &mut dyn EventSink) -> Result<ReadSummary, ReadError> {
     let error = |kind| ReadError { at: 0, kind };
     let (kind, source) = kind::open(source).map_err(|e| error(ReadErrorKind::Io(e)))?;

@@ -51,7 +51,7 @@ use spans::Spans;
 
 /// The tick count at time 0 of an imported trace: large, so that earlier times have ticks, too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
-/// The maximum number of open slices in a row.
+/// The maximum number of slices of one row whose ends were not read yet.
 const MOST_OPEN: usize = 1 << 16;
 
 /// Makes a profile from one or more traces.
@@ -259,7 +259,7 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// Ends the trace. Notes in the profile call the trace `file`.
+    /// Ends the trace. In the profile's notes, the trace is called `file`.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -571,7 +571,7 @@ impl OneTrace<'_> {
         Ok(())
     }
 
-    /// Counts the event if a time was rounded to nanoseconds, and if a call's duration became 0.
+    /// Counts events with times rounded to nanoseconds, and calls whose duration was rounded to 0.
     #[cold]
     fn imprecise(&mut self, event: &Event<'_>) {
         let rounded = (event.exact_time.is_some() && event.time_ns.is_some())

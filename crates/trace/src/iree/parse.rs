@@ -297,7 +297,8 @@ impl Reading {
 }
 
 /// Converts a time of the driver's clock to the host's clock, with the straight line through the
-/// first and the last correlation.
+/// first and the last correlation. If they give no rising line, the clocks are assumed to run at
+/// the same rate.
 fn on_host([first, last]: &[Correlated; 2], driver_ns: i64) -> i64 {
     let since = driver_ns.saturating_sub(first.driver_ns) as f64;
     let driver = last.driver_ns.saturating_sub(first.driver_ns) as f64;

@@ -78,7 +78,7 @@ struct Check {
     /// For each flow: where it was first seen, and whether it was seen again.
     flows: HashMap<u64, (u64, bool)>,
     packets: u64,
-    /// The clock on which viewers display times, and its time in the latest snapshot.
+    /// The clock on which viewers display times, and its latest time in the snapshots so far.
     shown_on: Option<u64>,
     shown_ns: Option<u64>,
 }
@@ -91,7 +91,7 @@ struct Sequence {
     known: [HashSet<u64>; 3],
     clocks: HashSet<u64>,
     track: u64,
-    /// Number of default tracks for counter values in the packets of slices.
+    /// The number of tracks that the sequence's defaults give for the counter values of an event.
     extra_tracks: usize,
     clock: u64,
 }
@@ -550,8 +550,8 @@ mod tests {
             }
             noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
         }
-        // A defect is found in every packet except those with clocks, descriptions of tracks (the
-        // process, the row, a lane, and the row of the lane) and metadata.
+        // The loss of a packet is noticed unless it holds clocks, the description of a track (the
+        // process, the row, a lane, and the row of the lane) or metadata.
         assert_eq!(noticed, packets.len() as u64 - 6);
     }
 }

@@ -59,9 +59,10 @@ pub struct ExtraTracks {
     pub tracks: Vec<u64>,
     /// Whether the tracks have changed, so that the sequence's defaults must be written again.
     pub changed: bool,
-    /// How often each track's value was not 0 since the last change of the order.
+    /// How often each track's value was not 0 since the tracks were last sorted or replaced.
     used: [u32; MOST_EXTRAS],
-    /// How many packets contained the tracks of their values since the last change of the order.
+    /// How many packets contained the tracks of their values since the default tracks were last
+    /// sorted or replaced.
     named: u32,
     /// How often the tracks were sorted again.
     looked: u32,
@@ -80,7 +81,7 @@ impl ExtraTracks {
             self.tracks = extras.iter().map(|(track, _)| *track).collect();
             (self.changed, self.used, self.named) = (true, [0; MOST_EXTRAS], 0);
         }
-        // Usually, each value has the same index as its track.
+        // The values take the order of the default tracks, except that zeros come last.
         let mut sorted = Extras::default();
         let (mut found, mut zeros) = (0, Extras::default());
         for (track, used) in self.tracks.iter().zip(&mut self.used) {
@@ -94,7 +95,8 @@ impl ExtraTracks {
             }
         }
         if found < count {
-            // A track is not among the default tracks.
+            // A value's track is not among the default tracks, so the values keep the order in
+            // which they were added.
             (sorted.count, zeros.count) = (0, 0);
             for (track, value) in extras.iter() {
                 if *value == 0 {

@@ -9,7 +9,7 @@ use crate::text::same;
 pub struct Interner {
     known: Vec<Known>,
     numbers: FastMap<Box<str>, usize>,
-    /// The index in `known` of the text that was found last.
+    /// The index in `known` of the text that was looked up last.
     last: usize,
 }
 

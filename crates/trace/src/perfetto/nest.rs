@@ -102,9 +102,9 @@ impl Nest {
     /// Adds a late slice, if it fits.
     #[cold]
     pub fn add_late(&mut self, begin: i64, end: i64) -> bool {
-        // If a later time than this slice's end was already written, the slice is refused. Another
-        // start or end may have been written for the same time as this end, and readers could then
-        // pair starts and ends wrongly.
+        // If a later time than this slice's end was already written, the slice is refused. Its end
+        // would come after that time in the file. If another start or end had the same time as this
+        // end, readers could pair them wrongly.
         if end < self.last_ns || begin < self.known_from_ns {
             return false;
         }

@@ -50,8 +50,8 @@ use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
 
 /// The size in bytes of the largest packet that is accepted, and of a compressed packet's content.
 const MOST_PACKET: u64 = 1 << 28;
-/// The maximum length of a name to which events refer by its number. Longer names are cut, because
-/// many events may use them.
+/// The maximum length in bytes of a name to which events refer by its number. Longer names are cut,
+/// because many events may use them.
 const LONGEST_NAME: usize = 1 << 16;
 /// How many events wait at most, for their end or for that of a slice before them in the row's
 /// queue.
@@ -90,7 +90,7 @@ pub fn read(
         let there = (&mut source).take(length).read_to_end(&mut body);
         let cut = match there {
             Ok(n) => (n as u64) < length,
-            // The compressed data is truncated.
+            // The trace is read from a compressed file, which is truncated.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => true,
             Err(e) => return Err(io(e)),
         };
@@ -162,8 +162,8 @@ struct Reader<'a, S: ?Sized> {
     open: FastMap<u64, Vec<(usize, u64, i64)>>,
     waiting: usize,
     flows: HashSet<u64>,
-    /// The track of each counter, by process and name. Another counter with the same name gets an
-    /// id.
+    /// By process and name: the track of the first counter with this name. Later counters of the
+    /// process with the same name get an id.
     counters: HashMap<(Id, Box<str>), u64>,
     /// The current values of the counters whose packets contain differences.
     sums: FastMap<u64, f64>,
@@ -314,7 +314,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.track_event(sequence, &event, at_ns.saturating_sub(base))
     }
 
-    /// Passes on the names in the description of a track.
+    /// Stores the description of a track, and passes on the names of its process and thread.
     fn describe(&mut self, bytes: &[u8]) -> Done {
         // A name of a process or thread is passed on only if it is new. Otherwise, many short
         // packets could repeat a long name.
@@ -420,14 +420,16 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         }
     }
 
-    /// Puts an event into the queue of its row.
+    /// Puts an event into the queue of its row, and passes on the events that need not wait any
+    /// longer.
     fn put(&mut self, row: usize, pending: Pending) -> Done {
         self.rows[row].queue.push_back(pending);
         self.waiting += 1;
         if self.waiting > MOST_WAITING {
-            // The event that has waited longest is likely to be in the row with the most events. If
-            // many rows have few events, half the events of each row are passed on, because
-            // searching all rows for one event would take too long.
+            // The event that has waited longest is likely to be in the row with the most events.
+            // Half of this row's events are passed on. If even this row has few events, half the
+            // events of every row are passed on, because searching all rows for few events would
+            // take too long.
             let longest = (0..self.rows.len()).max_by_key(|row| self.rows[*row].queue.len());
             let longest = longest.unwrap_or(row);
             let some = match self.rows[longest].queue.len() < MANY_WAITING {

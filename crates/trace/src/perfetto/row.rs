@@ -110,8 +110,8 @@ impl Sequence {
         self.track
     }
 
-    /// Adds a slice if it fits into the sequence; see [`Nest`]. If it fits, the caller must write
-    /// its start.
+    /// Adds a slice if it fits into the sequence; see [`Nest`]. Unless the slice is late, all ends
+    /// up to its start are written first. If it fits, the caller must write its start.
     #[inline]
     pub fn takes(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
         let (begin, end) = (slice.start_ns, end_of(slice));

@@ -116,8 +116,8 @@ struct RowState {
     /// Index in the list of processes.
     process: usize,
     lanes: Vec<Sequence>,
-    /// The tracks of a counter's series, by [`SeriesPoint::label`]. A list is empty until all
-    /// tracks of the counter are known.
+    /// For each [`SeriesPoint::label`], the tracks of the counter's series. A list is empty until
+    /// all tracks of the counter are known.
     by_label: Vec<Vec<u64>>,
     /// Number of open slices that [`Writer::begin`] began.
     begun: u64,
@@ -356,7 +356,8 @@ impl<W: Write> Writer<W> {
     /// Writes a slice, but not its counters, into a lane, which is one of the row's tracks. Lanes
     /// are numbered from 0. The caller must make sure that slices of the same lane overlap only if
     /// they are nested. They may come in any order, with two exceptions: of slices with the same
-    /// start, the outer one comes first, and a slice that begins at another's end comes after it.
+    /// start, the outer one comes first, and a slice that begins when another ends comes after that
+    /// other slice.
     pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.slice_in(lane, slice);
         self.flush_if_full()

@@ -15,7 +15,7 @@ use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, PROFILER_RANGE, RUNTIME,
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// Set after the flush. From then on, a line `later` follows each event.
+    /// Set after the flush, so that a line `later` follows each event from then on.
     is_later: bool,
 }
 

@@ -248,7 +248,8 @@ fn only_what_is_asked_for_is_collected() {
         assert_eq!((recorded.of_type(only).len(), recorded.events.len()), (events, events));
         assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow with one end");
     }
-    // Without the record of its API call, the thread of the wait is not known.
+    // Without the record of its API call, the thread of the wait is not known, so the wait is in
+    // the row of its stream.
     let waits = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &SYNC.to_string())]);
     assert_eq!(waits.events.len(), 1);
     assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));

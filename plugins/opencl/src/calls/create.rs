@@ -96,9 +96,9 @@ unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
     None
 }
 
-/// Returns the flags of the queue that the program asked for, and a list of properties with which
-/// the queue's commands also have times. The list is `None` if the program itself asked for times,
-/// or for an on-device queue, in which only kernels enqueue commands.
+/// Returns the queue's flags in the program's list, and a list of properties with which the queue's
+/// commands also have times. The list is `None` if the program itself asked for times, or for an
+/// on-device queue, in which only kernels enqueue commands.
 fn with_times(asked: Option<&[u64]>) -> (u64, Option<Vec<u64>>) {
     let mut all = asked.unwrap_or_default().to_vec();
     let place = all.chunks_exact(2).position(|pair| pair[0] == u64::from(QUEUE_PROPERTIES));

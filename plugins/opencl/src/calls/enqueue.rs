@@ -32,7 +32,7 @@ impl Enqueue {
         let kept = guarded(|| {
             let found = queues::find(queue)?;
             if !queues::reserve() {
-                // Examining the queue's oldest command makes room if this command has ended.
+                // Examining the queue's oldest command makes room if that oldest command has ended.
                 recorder::harvest(&found, 1);
                 if !queues::reserve() {
                     begun.untracked();
@@ -65,7 +65,8 @@ impl Enqueue {
         let ours = kept.is_some()
             && code == SUCCESS
             && !event.is_null()
-            // Once the event is in `wanted`, the program may release it.
+            // The layer's reference is taken first, because the program may release the event once
+            // it is in `wanted`.
             && (!is_shared || ask::retain(event));
         if is_shared {
             // SAFETY: `wanted` is the program's variable, because a shared event is one that the

@@ -70,7 +70,7 @@ def _finder(package):
 
 
 def timed(then, package):
-    """Connects the package, and reports the time that this took as a cost of recording."""
+    """Connects the package with `then`, and reports the CPU time that this took as a cost of recording."""
     import time
 
     begun = time.thread_time_ns()
@@ -103,7 +103,7 @@ def load(package):
     import sys
 
     if "counterpoint" not in sys.modules:
-        # This does not change sys.path.
+        # Loading the package from its path does not change sys.path.
         spec = importlib.util.spec_from_file_location(
             "counterpoint", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
         )

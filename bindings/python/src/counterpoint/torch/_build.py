@@ -14,8 +14,8 @@ A release contains compiled shims for the versions of PyTorch with which it was 
 
 These files are unpacked into the cache. Such a shim needs C and C++ libraries that are at least as new as
 those of the machine that compiled it. With older libraries, the shim is compiled as usual. The
-files are compressed: they are no shared libraries, so the wheel's platform tag need not cover the libraries
-that the shims need.
+release's files are compressed, so that they do not count as shared libraries, and the wheel's platform tag
+need not cover the libraries that the shims need.
 """
 
 from __future__ import annotations

@@ -148,8 +148,8 @@ def _digest(content: bytes) -> str:
 
 
 def _content(path: Path, most: int = -1) -> Optional[bytes]:
-    """Returns the content of a file, or `None` if it is not a regular file or another user can write to
-    it."""
+    """Returns the first `most` bytes of a file (without `most`, all of it). Returns `None` if the file cannot
+    be opened, is not a regular file, or another user owns it or can write to it."""
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")

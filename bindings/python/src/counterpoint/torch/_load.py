@@ -142,7 +142,7 @@ def known(version: str) -> bool:
 
 
 def unknown(version: str) -> str:
-    """Returns the line that is written for a version with which the shim was not tested."""
+    """Returns the message about a PyTorch version with which the shim was not tested."""
     return (
         f"PyTorch {version} is not one of the versions that Counterpoint can be connected to"
         f" ({', '.join(KNOWN)}), so torch.profiler's results are without plugins and counters;"

@@ -2,9 +2,10 @@
 process.
 
 PyTorch's profilers, including `torch.profiler`, use `torch.autograd.profiler.profile`. Its method
-`__exit__` is replaced by a function that calls the original, and then passes the result to the
-shim, which streams it to the profile (`counterpoint/torch_log.h`). The program gets the same result
-as without Counterpoint, and can save it once, as PyTorch allows.
+`__exit__` is replaced by a function that calls the original, and then passes the recording's result
+(`kineto_results`) to the shim. The shim streams this result to the profile
+(`counterpoint/torch_log.h`). The program gets the same result as without Counterpoint, and can save
+it once, as PyTorch allows.
 
 If the shim cannot do this (PyTorch is too old or unknown, or there is no compiler), PyTorch saves
 the result as a trace file in this process's folder of the profile. The command `counterpoint`
@@ -94,7 +95,8 @@ def taken_over(result: Any, kind: Any) -> Any:
     if bridge is not None and hasattr(bridge.shim, "counterpoint_torch_log_begin") and _load.begin("log"):
         _stream(bridge, result)
         return result
-    # Other kinds of profilers have no trace, and saving their results would crash.
+    # Only profilers of the kinds `KINETO…` have a trace. Saving the results of other kinds would
+    # crash.
     if not getattr(kind, "name", "").startswith("KINETO"):
         return result
     path = _new_file()
@@ -130,8 +132,8 @@ class Saved:
 
 
 def _rename(source: BinaryIO, to: BinaryIO, path: str) -> None:
-    """Corrects the copy of a trace file: PyTorch wrote the original file's path at the end, which
-    is replaced by the path of the copy."""
+    """Corrects the copy of a trace file: PyTorch wrote the original file's path at the end. The
+    copy's path replaces it."""
     size = source.seek(0, os.SEEK_END)
     begin = max(size - 8192, 0)
     source.seek(begin)
@@ -160,7 +162,8 @@ class _Table(ctypes.Structure):
 
 
 def _table() -> Optional[_Table]:
-    """Returns the table, or `None` if libcounterpoint.so is older than this package."""
+    """Returns libcounterpoint.so's table `counterpoint_torch_log`, or `None` if the table lacks a
+    field that this package knows."""
     from counterpoint._agent import agent
 
     _, library = agent()
@@ -169,8 +172,7 @@ def _table() -> Optional[_Table]:
 
 
 def _count_invalid() -> None:
-    """Counts as a loss that a recording is not in the profile, because its result may be
-    invalid."""
+    """Counts the loss of a recording whose result is not read because it may be invalid."""
     table = _table()
     if table is not None:
         table.invalid()
@@ -219,7 +221,7 @@ def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
     if _type_info is None:
         type_of = bridge.shim.counterpoint_torch_log_result_type
         type_of.restype = ctypes.c_void_p
-        # The name must be typeid(std::type_info).name(), which pybind11 checks.
+        # pybind11 checks that the capsule's name is typeid(std::type_info).name().
         _type_info = api.PyCapsule_New(type_of(), _TYPE_INFO_NAME, None)
     abi = f"system_libstdcpp_gxx_abi_1xxx_use_cxx11_abi_{int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
     capsule = result._pybind11_conduit_v1_(abi.encode(), _type_info, b"raw_pointer_ephemeral")
@@ -229,5 +231,6 @@ def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
 
 
 _TYPE_INFO_NAME = b"St9type_info"
-"""A constant, because a capsule does not copy its name and needs it as long as it exists."""
+"""A constant, because a capsule keeps only the address of its name, so the name must live as long
+as the capsule."""
 

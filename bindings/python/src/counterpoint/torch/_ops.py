@@ -81,16 +81,16 @@ class Ops:
 
     def _leave_parent(self) -> None:
         """In a forked child, undoes the parent's calls of `start`. The child does this when it
-        calls `start` itself. Right after the fork, a lock of PyTorch or of the shim may still be
-        held by a thread that only the parent has."""
+        calls `start` itself. Doing it right after the fork could block forever: a lock of PyTorch
+        or of the shim may then be held by a thread that only the parent has."""
         if self._process != os.getpid():
             self._process = os.getpid()
             while self._started:
                 self._record(-1, self._started.pop())
 
     def watch_parallel(self) -> Optional[str]:
-        """Adds the counts of OpenMP's threads to the op for which they work, or returns why this is
-        impossible."""
+        """Makes an op's counter values include the OpenMP threads that work for the op, or returns
+        why this is impossible."""
         reason = int(self._table.watch_parallel())
         return None if reason == 0 else _WHY_NOT_PARALLEL.get(reason, f"reason {reason}")
 

@@ -35,7 +35,8 @@ from counterpoint.torch._load import known, unknown
 
 
 def installed() -> Optional[_build.Torch]:
-    """Reads the properties of the installed PyTorch from its files. Returns `None` if there is no PyTorch."""
+    """Reads the properties of the installed PyTorch from its files. Returns `None` if there is no PyTorch, or
+    if its version is unknown."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return None
@@ -56,7 +57,7 @@ def installed() -> Optional[_build.Torch]:
 
 
 def state(torch: _build.Torch) -> tuple[str, str, bool]:
-    """Returns the level and the text for `doctor`, and whether the shim must be compiled."""
+    """Returns the level and the text for `doctor`, and whether `doctor` must start compiling the shim."""
     name = f"PyTorch {torch.version}"
     if not known(torch.version):
         return "note", unknown(torch.version), False

@@ -49,8 +49,8 @@ class Collector:
         devices."""
 
     def start(self, device: Any) -> object:
-        """Called before an op. `device` is the device of the op's last tensor argument. The result is passed
-        to `stop`. If the result is `None`, nothing is measured for this op."""
+        """Called before an op. `device` is the device of the op's last tensor argument, or the CPU if the op
+        has none. The result is passed to `stop`. If the result is `None`, nothing is measured for this op."""
         raise NotImplementedError
 
     def stop(self, state: Any) -> Mapping[str, Metric]:
@@ -184,10 +184,10 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
             here += [name for name in asked if name not in here]
     if not variables and not others:
         return Chosen(None if defaults else names, {}, own, devices, counts)
-    # Only the program `counterpoint` knows which kinds of devices have counters. So the program gets
-    # the names in environment variables. They only have an effect without a list of counters, so
-    # the list is `None`. If the user named only devices other than the processor, an empty variable
-    # keeps the processor's counters from being read.
+    # Only the program `counterpoint` knows which kinds of devices have counters. So the program
+    # gets the names in environment variables. These variables only have an effect without a list of
+    # counters, so the list is `None`. If the user named only devices other than the processor, an
+    # empty variable keeps the processor's counters from being read.
     if not defaults:
         variables["cpu"] = names
     lists = {f"COUNTERPOINT_{k.upper()}_METRICS": ";".join(v) for k, v in variables.items()}

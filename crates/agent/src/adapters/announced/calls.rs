@@ -66,8 +66,8 @@ pub unsafe extern "C" fn end(address: *const c_void) {
         point!(HostOpEnd);
         // SAFETY: host.h requires that a host ends a call on the thread that began it.
         unsafe { bracket::end_held_op(address as usize) };
-        // The time that these hosts need to announce an op is not measured, because they cannot
-        // announce an empty op.
+        // The time that a host needs to announce an op is not measured, because a host cannot be
+        // asked to announce an empty op.
         bracket::leave(Caller::Holder);
     });
 }

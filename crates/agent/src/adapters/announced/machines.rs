@@ -67,7 +67,8 @@ fn tell(vm: &Vm) {
     }
 }
 
-/// Returns the stored description that has the name of `host`. If there is none yet, stores `host`.
+/// Returns the stored description that has the name of `host`. If there is none yet, stores and
+/// returns `host`.
 fn find_or_keep(host: Host) -> Option<&'static Described> {
     if host.name.is_empty() {
         return None;

@@ -51,9 +51,10 @@ struct Known {
 
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
-// The assembly code passes the stack pointer at entry on as a fifth argument. The functions that
-// the runtime calls between the two calls of the hook have their stack frames below this address.
-// So calls that an exception left without an end can be distinguished from nested calls.
+// The assembly code adds a fifth argument: the value that the stack pointer has when the hook is
+// entered. The functions that the runtime calls between the two calls of the hook have their stack
+// frames below this address. So calls that an exception left without an end can be distinguished
+// from nested calls.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exported {
     ($name:ident, $body:ident) => {

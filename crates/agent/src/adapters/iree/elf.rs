@@ -1,5 +1,5 @@
-//! Finds the query function (which returns an executable's tables) of an embedded ELF (an
-//! executable in IREE's default format), in a range that was just made executable.
+//! Finds the query function of an embedded ELF (an executable in IREE's default format) in a memory
+//! range that was just made executable. The query function returns the executable's tables.
 //!
 //! IREE loads its default executables with its own small loader. The loader reserves a range
 //! (`mmap` without access and with `MAP_NORESERVE`), copies the segments, relocates, and calls

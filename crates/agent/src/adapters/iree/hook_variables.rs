@@ -41,8 +41,8 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 
 fn is_asked_for() -> bool {
     // SAFETY: the C library sets `environ` before constructors run, and this function assumes that
-    // no other thread changes it meanwhile. It is an array of C strings that ends with a null
-    // pointer.
+    // no other thread changes it meanwhile. `environ` is an array of C strings that ends with a
+    // null pointer.
     unsafe {
         let first = libc::environ;
         let mut at = first;
@@ -189,9 +189,10 @@ unsafe extern "C" {
     fn funlockfile(file: *mut libc::FILE);
 }
 
-/// Flushes the C library's buffer of the host's stdout, so that the host's output comes first. Does
-/// nothing if another thread is using the stream, because waiting for that thread could take for
-/// ever. (`fflush(NULL)` would wait, even for a thread that waits for input.)
+/// Flushes the C library's buffer of the host's stdout, so that the host's output comes before that
+/// of `counterpoint`. Does nothing if another thread is using the stream, because waiting for that
+/// thread could take for ever. (`fflush(NULL)` locks every stream, so it would wait even for a
+/// thread that waits for input.)
 fn flush_stdout() {
     // SAFETY: `stdout` is the C library's own stream, which the C library never closes by itself.
     unsafe {

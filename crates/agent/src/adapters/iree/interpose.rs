@@ -5,13 +5,13 @@
 //! does not change the return address. Our `mmap` and `mprotect` call the next definition.
 //!
 //! *Next* is the definition that would be found without this library: that of another library in
-//! `LD_PRELOAD`, of an allocator or of a sanitizer, or else glibc's. This library's constructor
-//! looks up the next definitions before there are threads, because a lookup takes the dynamic
-//! linker's lock, and a thread may call `mmap` while it has a lock of its own. If another library's
-//! constructor calls one of our functions before this library's constructor has run, the function
-//! looks up its next definition itself. During a lookup, our functions call the kernel or glibc
-//! directly. Otherwise an allocator that `dlsym` calls, and that calls `mmap`, would recurse for
-//! ever.
+//! `LD_PRELOAD`, of an allocator or of a sanitizer, or else glibc's. A lookup takes the dynamic
+//! linker's lock, so it could cause a deadlock when a thread calls `mmap` while it holds another
+//! lock. Therefore this library's constructor looks up the next definitions before there are
+//! threads. If another library's constructor calls one of our functions before this library's
+//! constructor has run, the function looks up its next definition itself. During a lookup, our
+//! functions call the kernel or glibc directly. Otherwise an allocator that `dlsym` calls, and that
+//! calls `mmap`, would recurse for ever.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};

@@ -1,5 +1,6 @@
-//! Reads the tables of an executable library (compiled code for IREE), in versions 5 and 6 of the
-//! interface. The tables are not trusted.
+//! Reads the tables of an executable library (compiled code for IREE), in versions 5 and 6 of
+//! IREE's interface for such libraries. The tables are not trusted: an invalid address in them does
+//! not crash the process.
 
 use std::mem::offset_of;
 
@@ -19,7 +20,7 @@ pub struct Found {
     pub library: Library,
     /// Address of `exports.ptrs`.
     pub pointers: usize,
-    /// Number of names and paths that were longer than [`LONGEST_NAME`] and were cut off.
+    /// Number of names, tags and paths that were longer than [`LONGEST_NAME`] and were cut off.
     pub truncated: u64,
 }
 

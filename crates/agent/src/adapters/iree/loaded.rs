@@ -35,8 +35,8 @@ pub fn register() {
 /// The number of pages before an executable's code that are searched for its header. The code's
 /// constants are between the header and the code.
 const FARTHEST_PAGES: usize = 1024;
-/// The largest number of pages that are searched in all. With this limit, the search takes at most
-/// some tens of milliseconds in a program with much JIT-compiled code.
+/// The largest number of pages that one call of [`register`] searches. With this limit, the search
+/// takes at most some tens of milliseconds in a program with much JIT-compiled code.
 const MOST_PAGES: usize = 1 << 15;
 
 /// Parses a line of `/proc/self/maps`. Returns the mapping's range if it can be the code of an

@@ -12,7 +12,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`interpose`] | exports `dlsym`, `mmap` and `mprotect` |
-//! | [`description`] | what IREE says about itself in a profile |
+//! | [`description`] | describes IREE for a profile |
 //! | [`elf`] | finds the query function of an embedded ELF in an executable range |
 //! | [`library`] | reads and checks a library's tables, in both versions of the interface |
 //! | [`loaded`] | finds the executables that are loaded when a session begins, for their loops |
@@ -21,7 +21,7 @@
 //! | [`stubs`] | contains the functions that replace exports and query functions |
 //! | [`probe`] | the code around a call of a dispatch function (the hot path); its calibration |
 //! | [`call_hook`] | exports IREE's own call hook; records calls that have no stub |
-//! | [`hook_variables`] | makes a run file if the variables of IREE's original hook are set |
+//! | [`hook_variables`] | makes a run file (settings) if variables of IREE's original hook are set |
 
 pub mod call_hook;
 mod description;

@@ -36,8 +36,8 @@ pub fn query_and_take_in(query: usize) -> Option<u32> {
 }
 
 /// Calls [`take_in`] from a function that the host called: on a separate stack, without changing
-/// `errno`, and without letting a panic reach the host. Calls `then` with the id of the first
-/// export.
+/// `errno`, and without letting a panic reach the host. Then calls `then` with the id of the first
+/// export. Does nothing if `head` is null or nothing is being recorded.
 pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>)) {
     if head.is_null() || !epoch::wanted() {
         return;

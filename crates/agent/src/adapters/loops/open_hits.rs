@@ -114,8 +114,9 @@ impl OpenHits {
         remembered && is_written
     }
 
-    /// Ends a hit. Returns whether its start was recorded. `frame` may be below the frame of the
-    /// hit's start, if the function has taken memory from the stack in between.
+    /// Ends a hit. Returns whether the hit's start was recorded, and false if the hit is not found.
+    /// `frame` may be below the frame of the hit's start, if the function has taken memory from the
+    /// stack in between.
     pub fn ends(&mut self, entry: &Entry, frame: usize) -> bool {
         let same = |hit: &OpenHit| std::ptr::eq(hit.entry, entry);
         // From the innermost hit outwards, frames never become smaller (see `begins`), so the

@@ -71,8 +71,9 @@ impl Piece {
         if std::mem::replace(&mut self.shared, false)
             && sys::map_private_at(self.at as usize, self.bytes()).is_err()
         {
-            // Functions continue to write to the piece, which may belong to another process.
-            // Switching the agent off at least prevents the use of further tables.
+            // The replacement failed, so functions continue to write to the pool's pages, which
+            // another process may claim. Switching the agent off at least prevents the use of
+            // further tables.
             epoch::switch_off();
         }
     }
@@ -304,7 +305,7 @@ impl Owned {
             monotonic_ns,
             reserved: [0; 22],
         };
-        // SAFETY: the pages were just mapped, and have this size. The magic number is stored last,
+        // SAFETY: `map_run` has just mapped `pages` pages at `at`. The magic number is stored last,
         // so a reader finds either no header or a whole one.
         unsafe {
             at.write_bytes(0, pages * PAGE_BYTES);
@@ -387,8 +388,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
         (*local).owned = std::ptr::null_mut();
         (*local).lives = (*local).lives.saturating_add(1);
         let mut owned = Box::from_raw(owned.cast::<Owned>());
-        // Without memory for a separate stack, the pages stay in the pool, from which
-        // `profile::collect` takes them.
+        // If there is no memory for the separate stack of `guarded_apart`, the pages stay in the
+        // pool, from which `profile::collect` takes them.
         guarded_apart(|| {
             point!(LoopThreadEnd);
             if owned.is_current() {

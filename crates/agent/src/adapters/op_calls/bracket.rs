@@ -92,7 +92,8 @@ pub enum Caller {
 }
 
 /// Must be the first thing in the function of the agent that a host calls before an op, so that
-/// this function's duration can be measured. The result is to be passed to [`begin_held_op`].
+/// this function's duration can be measured. The result is for [`begin_held_op`]; [`begin_op`] does
+/// not need it.
 #[inline(always)]
 pub fn enter_before(caller: Caller) -> u64 {
     let Some(thread) = recording() else { return 0 };
@@ -234,7 +235,8 @@ fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>
     begin_started(thread, op, Ending::Held, started)
 }
 
-/// Begins an op whose collectors have started. Returns true if a collector was interrupted.
+/// Begins an op after its collectors, if it has any, have started. Returns true if a collector was
+/// interrupted.
 #[inline(always)]
 fn begin_started(
     thread: &mut Thread,
@@ -479,7 +481,7 @@ pub fn enter_inside(thread: *mut Thread) -> u64 {
     if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
 }
 
-/// Gives up the timing that [`enter_inside`] began, because no bracket follows.
+/// Gives up the timing that [`enter_inside`] began, because the bracket cannot begin or cannot end.
 #[inline(always)]
 pub fn lose_inside(thread: &mut Thread, entered: u64) {
     if entered != NOT_TIMED {
@@ -588,9 +590,9 @@ fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
     counted.map(|entry| entry.id).or_else(export)
 }
 
-/// Returns the op that the calling thread executes, or one of whose tasks it executes. Also returns
-/// the rule that decides whether the op's regions are recorded. `frame` is a stack address of the
-/// caller.
+/// Returns the op that the calling thread executes, or the op to which the thread's present task
+/// belongs. Also returns the rule that decides whether the op's regions are recorded. `frame` is a
+/// stack address of the caller.
 #[inline(always)]
 pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let last = thread.innermost_slot(owner());

@@ -44,7 +44,8 @@ pub const MOST_DIMENSIONS: i32 = 32;
 /// Stored instead of the number of dimensions if the shape cannot be read.
 pub const NO_SHAPE: u64 = 0xFF;
 
-/// An entry represents the calls of one op with the same tensor types, shapes and devices.
+/// An entry represents the calls of one op with the same tensor types, shapes and devices, or the
+/// calls of one run or range.
 ///
 /// The fields that are needed in every call come first and share a cache line.
 #[derive(Debug)]
@@ -469,16 +470,16 @@ impl Entry {
         .unwrap_or(false)
     }
 
-    /// Stores that the entry's frame was written to the part of `process`. Returns whether the op's
-    /// calls are recorded.
+    /// Stores that the entry's frame was written to the profile's part for `process`. Returns
+    /// whether the op's calls are recorded.
     fn is_told(&self, process: &Process, run: &Run) -> bool {
         let recorded = run.records(&self.name);
         self.told.store(process.serial() << 1 | u32::from(recorded), Ordering::Release);
         recorded
     }
 
-    /// Writes the frames of the op's regions and tasks to the thread's part of the profile, once.
-    /// Returns false if they cannot be written now.
+    /// Writes the frames of the op's regions and tasks to the thread's part of the profile, if they
+    /// are not there yet. Returns false if they cannot be written now.
     #[inline(always)]
     pub fn tell_regions(&self, thread: &Thread) -> bool {
         self.regions_told.load(Ordering::Acquire) == thread.process().serial()

@@ -96,8 +96,8 @@ pub fn tensor(to: &mut String, dtype: DataType, shape: Option<&[u64]>) {
     to.push(']');
 }
 
-/// Returns a device as text: `cpu0`, `remote[1]-cuda0`, or `device20:3` for a type without a name
-/// in [`DEVICES`].
+/// Returns a device as text, for example `cpu0` or `remote[1]-cuda0`. A device whose type has no
+/// name in [`DEVICES`] becomes, for example, `device20:3`.
 pub fn device(device: Device) -> String {
     let mut text = String::new();
     let mut kind = device.kind;
@@ -113,16 +113,16 @@ pub fn device(device: Device) -> String {
     text
 }
 
-/// Returns whether an op on this device returns before the device has finished. Unknown devices are
-/// treated as asynchronous. Otherwise, reports might show the time of a launch as if it were the
-/// time of the op.
+/// Returns whether an op on this device may return before the device has finished the op's work.
+/// Unknown devices are treated as asynchronous. Otherwise, reports might show the time of a launch
+/// as if it were the time of the op.
 pub fn is_asynchronous(device: Device) -> bool {
     const CPU_AND_ITS_MEMORY: [i32; 3] = [1, 3, 11];
     !CPU_AND_ITS_MEMORY.contains(&device.kind)
 }
 
-/// Returns the number of bytes of one element of a data type, which TVM's virtual machine passes as
-/// a text.
+/// Returns the number of bytes of one element of the data type that `text` names. TVM's virtual
+/// machine passes data types as texts.
 pub fn element_bytes(text: &[u8]) -> Option<u64> {
     let digits = |from: usize| {
         let rest = text.get(from..).unwrap_or_default();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     /// The expected values are the results of `str(tvm_ffi.dtype(…))` for the same types, and
-    /// follow the rules in `dtype.cc`.
+    /// follow the rules in TVM FFI's `dtype.cc`.
     #[test]
     fn data_types_are_spelled_as_tvm_does() {
         assert_eq!(dtype(2, 32, 1), "float32");

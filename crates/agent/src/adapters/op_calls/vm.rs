@@ -21,8 +21,9 @@ pub struct Vm {
     pub library: u32,
     name: String,
     pub host: &'static Described,
-    /// For a virtual machine: the number of op calls while something was recorded. The known calls
-    /// of runs that are not watched ([`Watching`]) are included.
+    /// For a virtual machine: the number of op calls while something was recorded. For runs that
+    /// are not watched ([`Watching`]), the number includes the calls that such runs are known to
+    /// make.
     pub calls: AtomicU64,
     pub inside: Inside,
     pub watching: Watching,
@@ -38,7 +39,8 @@ pub struct Inside {
     /// The thread that last set `frame` at the start of an op, or 0.
     thread: AtomicUsize,
     /// Stack address of the machine's outermost op in progress, or 0. If an op threw an exception,
-    /// its address stays here. The same thread then usually continues at higher stack addresses.
+    /// its address stays here. The next op on the same thread then usually has the same or a higher
+    /// stack address, and replaces it.
     frame: AtomicUsize,
 }
 
@@ -64,7 +66,7 @@ impl Inside {
         }
     }
 
-    /// Returns whether the calling thread, which is at this stack address, may remove the
+    /// Returns whether the calling thread, which is at the stack address `frame`, may remove the
     /// instrument. It may if no op of the machine has begun yet, or if the last op began on this
     /// thread and the thread is in none of the machine's ops.
     pub fn is_quiet(&self, frame: usize) -> bool {

@@ -16,9 +16,9 @@ pub const WATCHED: u32 = 1;
 /// The run in progress is not watched: the agent's instrument was removed from the machine.
 pub const UNWATCHED: u32 = 2;
 
-/// The state of one machine. Only one run at a time can claim the machine. A machine must not run
-/// on two threads at once; if a program nevertheless does this, all later runs of the machine are
-/// watched.
+/// Whether one machine has a run in progress, and whether its runs are watched. Only one run at a
+/// time can claim the machine. A machine must not run on two threads at once; if a program
+/// nevertheless does this, all later runs of the machine are watched.
 #[derive(Debug, Default)]
 pub struct Watching {
     state: AtomicU32,
@@ -52,7 +52,7 @@ pub struct Switch {
 
 #[derive(Debug)]
 pub struct Function {
-    /// The export id of the function's runs.
+    /// The number that identifies the function's runs in a profile.
     export: u32,
     /// Only the thread that has claimed the machine uses this field.
     pattern: UnsafeCell<Pattern>,
@@ -124,8 +124,8 @@ impl Watching {
         self.one_in.store(runs, Ordering::Relaxed);
     }
 
-    /// From now on, [`Watching::note`] appends to `calls` the exports that the claimed run calls.
-    /// The list must live until [`Watching::release`].
+    /// From now on, [`Watching::note`] appends to `calls` the export id of each op that the claimed
+    /// run calls. The list must live until [`Watching::release`].
     pub fn collect(&self, calls: *mut Vec<u32>) {
         self.calls.store(calls, Ordering::Relaxed);
     }
@@ -159,7 +159,8 @@ impl Watching {
         self.hash.store(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
         self.told.store(self.told.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let calls = self.calls.load(Ordering::Relaxed);
-        // A second thread may run the same machine, although hosts do not allow it.
+        // A second thread may run the same machine, although hosts do not allow it. It must not use
+        // the list.
         if !calls.is_null() && self.thread.load(Ordering::Relaxed) == Self::here() {
             // SAFETY: the claimed run has set `calls`, and the list lives until this run ends. The
             // run is on this thread, so no other thread uses the list.

@@ -23,15 +23,16 @@ use crate::os::sys;
 use crate::process::panics::guarded;
 use crate::state::run::Run;
 
-/// The word with the user's commands. The control threads wait until it changes. Null while no
-/// plugins record.
+/// The word with the user's commands. The control threads sleep until it changes or their next
+/// check is due. Null while no plugins record.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 /// Distinguishes the control threads of successive recordings.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
-/// The interval at which the control threads look at the program's threads.
+/// The longest time that a control thread sleeps before it checks the program's threads again.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Starts the control threads. A plugin whose control thread cannot be started cannot be paused.
+/// Starts the control threads. If a plugin's control thread cannot be started, the user cannot
+/// pause this plugin.
 pub fn start(
     run: &'static Run,
     options: &PluginOptions,

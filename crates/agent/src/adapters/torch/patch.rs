@@ -2,7 +2,7 @@
 //!
 //! A library calls a function of another library through a slot that the dynamic linker fills in.
 //! libtorch_cpu has such a slot for `GOMP_parallel`, and so has each model that torch.compile has
-//! compiled for the CPU. Replacing the content of the slots also works if this library was not
+//! compiled for the CPU. Replacing the content of the slots also works if the agent was not
 //! preloaded. The alternative was to export a `GOMP_parallel` that the linker finds before
 //! libgomp's. This would need preloading, and the exported function would have to find out which of
 //! several OpenMP libraries its caller uses. If it began a region in the wrong library, the
@@ -76,8 +76,9 @@ pub fn look_again() {
 }
 
 /// Looks up the functions of the OpenMP library that libtorch_cpu uses, as the dynamic linker does:
-/// first in the program and its global libraries, then in the libraries that libtorch_cpu itself
-/// needs. Returns whether all were found.
+/// first in the global scope (the program, the libraries that it is linked with, and those loaded
+/// with RTLD_GLOBAL), then in the libraries that libtorch_cpu itself needs. Returns whether all
+/// were found.
 fn find_real() -> bool {
     if !openmp::real().is_null() {
         return true;
@@ -278,9 +279,10 @@ impl Library {
         // linker, too, may write to the slot at any time.
         let place = unsafe { &*(slot as *const AtomicUsize) };
         let now = place.load(Ordering::Relaxed);
-        // A slot that has not been used yet contains an address in the library's own code, which
-        // calls the linker. Such a slot is replaced, too: the linker would find the same function
-        // as for libtorch_cpu, because that function is usually in the global scope.
+        // A slot that the linker has not filled in yet contains the address of code in the library
+        // itself. This code calls the linker. Such a slot is replaced, too: the linker would find
+        // the same function as for libtorch_cpu, because that function is usually in the global
+        // scope.
         if now != ours && (now == real || self.code.contains(&now)) {
             let (page, bytes) = (sys::page_of(slot), sys::page_size());
             let sealed = self.sealed.contains(&slot);

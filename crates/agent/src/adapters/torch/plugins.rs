@@ -286,7 +286,8 @@ unsafe extern "C" fn create(
     recording.flatten().map_or(std::ptr::null_mut(), |recording| Box::into_raw(recording).cast())
 }
 
-/// Calls `body` with the recording that `session` points to. Returns `None` if `session` is null.
+/// Calls `body` with the recording that `session` points to. Returns `None` if `session` is null or
+/// `body` panics.
 ///
 /// # Safety
 /// `session` must be null or a recording that was not destroyed.

@@ -144,7 +144,8 @@ struct State {
     /// When the step in progress began, as [`now`] returns it.
     began: [u64; 2],
     longest_ns: u64,
-    /// Number of steps until the next seen step, including it.
+    /// Number of steps until the next step that is seen by chance, including it. Steps that must be
+    /// seen do not count.
     left: u64,
     /// The period with which the next seen step was drawn (chosen at random).
     period: u32,
@@ -319,7 +320,7 @@ pub extern "C" fn steps(has_forked: i32) -> i32 {
 /// from now on, 0 if it must not, and -1 if nothing changes.
 ///
 /// # Safety
-/// `name` must be a C string.
+/// `name` must be null or a C string.
 pub unsafe extern "C" fn range_begins(name: *const c_char, depth: u32, must_see: i32) -> i32 {
     if !epoch::wanted() || name.is_null() {
         return -1;
@@ -329,7 +330,7 @@ pub unsafe extern "C" fn range_begins(name: *const c_char, depth: u32, must_see:
         let thread = bracket::thread(&ADAPTER);
         // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let thread = unsafe { thread.as_mut() }.filter(|thread| thread.draws.is_on())?;
-        // SAFETY: by contract, `name` is a C string.
+        // SAFETY: `name` is not null, so by contract it is a C string.
         let name = hash(unsafe { CStr::from_ptr(name) }.to_bytes());
         let range = Marker { name, depth, thread: std::ptr::from_ref::<Thread>(thread) as usize };
         STATE.with(|state| {

@@ -23,7 +23,7 @@ use crate::recorder::collectors;
 use crate::state::epoch;
 
 enum Refusal {
-    /// The arguments have wrong types, or there are too few.
+    /// The arguments have wrong types or values, or there are too few.
     Types,
     NoVm,
     /// An internal error, or an error of the FFI.
@@ -168,7 +168,8 @@ exported! {
 exported! {
     /// Allows the agent to remove a machine's instrument for runs whose calls are known. The
     /// arguments are the machine's number and the agent's instrument; None in place of the
-    /// instrument forbids the removal. The result is 1 if the recording has a budget, otherwise 0.
+    /// instrument forbids the removal. The result is 1 if the calling thread is recorded with a
+    /// budget, otherwise 0.
     __tvm_ffi_counterpoint_switch, ffi, arguments, _frame, {
         let (vm, instrument) = (vm(arguments)?, function(arguments, 1)?);
         unwatched::install(ffi, vm, instrument);
@@ -186,7 +187,7 @@ exported! {
 
 exported! {
     /// Attaches the calling thread, and writes the names of a machine's ops to the profile. The
-    /// argument is the machine's number; the result is 1, or 0 if nothing is being recorded.
+    /// argument is the machine's number; the result is 1, or 0 if the thread is not being recorded.
     __tvm_ffi_counterpoint_ready, _ffi, arguments, _frame, {
         let vm = vm(arguments)?;
         let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
@@ -200,7 +201,8 @@ exported! {
 
 exported! {
     /// Checks whether a metric may have the name that is the argument. The result is 0 if it may;
-    /// otherwise it is a number that says what uses the name already, or that the name is empty.
+    /// otherwise it is a number that says what uses the name already, or that the name is empty or
+    /// only a unit.
     __tvm_ffi_counterpoint_metric_name, _ffi, arguments, _frame, {
         let name = std::str::from_utf8(text(arguments, 0)?).map_err(|_| Refusal::Types)?;
         Ok(integer(collectors::who_has(name).into()))
@@ -255,7 +257,7 @@ exported! {
 }
 
 exported! {
-    /// Removes the collector with this number. Returns 0 or −1.
+    /// Removes the collector whose number is the argument. Returns 0 or −1.
     __tvm_ffi_counterpoint_collector_remove, _ffi, arguments, _frame, {
         let number = arguments.first().and_then(ffi::integer).ok_or(Refusal::Types)?;
         Ok(integer(collectors::remove(i32::try_from(number).unwrap_or(-1)).into()))

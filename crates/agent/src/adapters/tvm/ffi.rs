@@ -26,7 +26,8 @@ pub struct Ffi {
 /// Errors that are no failures but are meant to end the program: Ctrl-C and `sys.exit`.
 const INTERRUPTS: [&[u8]; 2] = [b"KeyboardInterrupt", b"SystemExit"];
 
-/// The look-up needs the name of the library, because Python loads it with local scope.
+/// Python loads this library with local scope, so its functions are found only through the
+/// library's name.
 const LIBRARY: &CStr = c"libtvm_ffi.so";
 
 /// Returns the address of `name` in the first of `libraries` that is loaded and defines the name.
@@ -57,7 +58,7 @@ pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
 /// Returns the functions of the FFI, or `None` if one of them is missing.
 pub fn get() -> Option<&'static Ffi> {
     static FFI: AtomicPtr<Ffi> = AtomicPtr::new(std::ptr::null_mut());
-    // SAFETY: `FFI` is null or was leaked below.
+    // SAFETY: `FFI` is null or points to a value that was leaked below.
     if let Some(known) = unsafe { FFI.load(Ordering::Acquire).as_ref() } {
         return Some(known);
     }

@@ -1,11 +1,11 @@
 //! The instrument that the agent adds to TVM's virtual machine (VM), and the wrapper around an
 //! entry function of a model.
 //!
-//! The VM calls its instrument before and after each op, from the same place in the same function.
-//! So both calls have the same stack address, and calls for ops inside of this op have lower
-//! addresses. If a new op has the same or a higher address than an op that has not ended, an
-//! exception has left the older op. Therefore the agent can match the two calls without comparing
-//! names, and can distinguish recursion from an op that threw.
+//! The VM calls its instrument before and after each op, from the same stack frame. So the stack
+//! pointer is the same at both calls, and lower at calls for ops inside of this op. If it is the
+//! same or higher for a new op than for an op that has not ended, an exception has left the older
+//! op. Therefore the agent can match the two calls without comparing names, and can distinguish
+//! recursion from an op that threw.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -326,7 +326,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     let mut tell = |arguments: &[Any; 7]| {
         let arguments = std::hint::black_box(arguments);
         // SAFETY: the arguments have the form in which a VM passes them, and the function object
-        // lives until the end.
+        // lives until `drop_value` below.
         unsafe { (ffi.function_call)(function, arguments.as_ptr(), 7, &raw mut result) };
     };
     let bare = || _ = std::hint::black_box(&before);

@@ -18,9 +18,9 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Counts a call, if possible. Returns true if the call must not be timed. Returns `None` if it was
-/// not counted, because the thread's table has no entry for the export (recorded function) or the
-/// thread is not attached.
+/// Counts a call, if possible. Returns true if the call must not be timed. Returns `None` if the
+/// call was not counted: `thread` is null or not attached, or its table has no entry for the export
+/// (recorded function).
 ///
 /// # Safety
 /// `thread` must be null or the calling thread's state.
@@ -252,8 +252,8 @@ impl Thread {
         self.bill_call(self.depth as usize, call.start, call.end, false);
     }
 
-    /// Adds a drawn call to the export's entry and to the account, after it was recorded and its
-    /// counters were closed. `start` and `end` are its times in ticks, and `depth` was its index.
+    /// Adds a drawn call, which was recorded before, to the export's entry and to the account.
+    /// `start` and `end` are its times in ticks, and `depth` was its index.
     #[inline(always)]
     fn bill_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
         let open = self.draws.open[depth % DEEPEST];

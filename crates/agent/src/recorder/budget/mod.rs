@@ -23,10 +23,10 @@
 //! # The algorithm
 //!
 //! For each export *e* (recorded function), each thread has one entry in its table. For a call that
-//! is only counted, the entry's fields `calls` and `next` are used. `drawn` is the number of the
-//! last drawn call. On average, one in `period` calls is drawn. `timed` and `ticks` are the number
-//! of drawn calls up to now and their total time. The thread's account contains the share of the
-//! calls' time that may be spent on timing.
+//! is only counted, the entry's fields `calls` and `next` are used. `drawn` is the value of `calls`
+//! at the last drawn call. On average, one in `period` calls is drawn. `timed` is the number of
+//! drawn calls that have ended, and `ticks` their total time. The thread's account contains the
+//! share of the calls' time that may be spent on timing.
 //!
 //! ```text
 //!  begin(call of e):                                                calls::begin_in_budget, ops::begin_op_in_budget

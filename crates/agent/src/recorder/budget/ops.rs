@@ -2,10 +2,10 @@
 //! that announce their ops (virtual machines, PyTorch). Also begins and ends tasks (the work of a
 //! parallel region on one thread) that are only counted.
 //!
-//! These hosts call the agent before and after each op, whether the op is recorded or not. So the
-//! recorder has a list of the ops in progress that are only counted (the *stack of counted ops*).
-//! With this list, the recorder recognises the end of such an op, and does not attribute the op's
-//! parallel regions to an op around it.
+//! These hosts call the agent before and after each op that they announce, whether the op is
+//! recorded or not. So the recorder has a list of the ops in progress that are only counted (the
+//! *stack of counted ops*). With this list, the recorder recognises the end of such an op, and does
+//! not attribute the op's parallel regions to an op around it.
 
 use std::ffi::c_void;
 
@@ -31,8 +31,8 @@ impl Thread {
             is_wanted = op.how.wants(is_due);
         }
         if is_wanted && op.ending == Ending::Held {
-            // For hosts that end their ops in any case, the recorder does not measure the brackets
-            // (its work before and after an op) of recorded ops. The measurement of the bracket
+            // For hosts that announce the end of an op even after an exception, the recorder does
+            // not measure its own work before and after recorded ops. The measurement of the work
             // before this op may already have begun, so it is ended here.
             self.counted_half_ends(BEFORE);
         }

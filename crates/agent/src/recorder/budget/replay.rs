@@ -113,8 +113,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     draws.account.only_counted = Cost::new(2.0);
     draws.account.add_attaching(ATTACHING);
     draws.account.update_share(ATTACHING, counts);
-    // The recorder's measurements of its own cost vary. A second generator imitates this variation,
-    // so that it does not change the random numbers with which calls are drawn.
+    // The recorder's measurements of its own cost vary. A separate generator imitates this
+    // variation, so that the random numbers with which calls are drawn stay the same.
     let mut noise = Random::new(!seed);
     let (mut now, mut records) = (ATTACHING, 0);
     for made in made {
@@ -269,8 +269,9 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
     judged
 }
 
-/// For each recorded program, budget and quantity, at least 90 of 100 intervals contain the true
-/// total, and the estimates for each op are right on average. The seeds are fixed.
+/// For each recorded program, budget and quantity, at least 90 % of the intervals contain the true
+/// total. For each op with an estimate in all replays, the estimates are right on average. The
+/// seeds are fixed.
 ///
 /// The 90 % refer to all ops of a program together. They need not hold for a single op with few
 /// calls. For example, if one call took a tenth of the op's time, a sample without this call cannot

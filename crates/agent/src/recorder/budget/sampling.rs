@@ -29,7 +29,7 @@ const MEASURE_EVERY: u64 = 64;
 /// The rule that decides whether a counted call is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Drawn at random. This is the usual way.
+    /// Drawn at random. This is the usual rule.
     Due,
     /// Drawn at random, in a *watched* run of the model: the host announces each call of this run.
     /// The run was chosen with the probability 1 divided by this number.
@@ -267,8 +267,8 @@ impl Draws {
             skipped += entry.carried.swap(0, Ordering::Relaxed);
         }
         if let How::Always | How::AlwaysWatched(_) | How::Like(..) = how {
-            // The export's next call is made due, so that its number does not exclude it: its rule
-            // (`how`) alone decides whether it is timed.
+            // Makes the export's next call due, so that only the rule (`how`) of that call decides
+            // whether it is timed.
             entry.period.store(1, Ordering::Relaxed);
             entry.next.store(number + 1, Ordering::Relaxed);
             let (of, reads) = match how {
@@ -284,7 +284,8 @@ impl Draws {
             _ => 1,
         };
         let ticks = entry.ticks.load(Ordering::Relaxed);
-        // The period is 0 until the first gap is drawn, and every call is due until then.
+        // The period is 0 until the first call of the export is drawn, and every call is due until
+        // then.
         let period = entry.period.load(Ordering::Relaxed).max(1);
         let mut new = period;
         // If `watched` is 1, a period of at most 8 is computed anew only for every eighth timed
@@ -350,8 +351,9 @@ impl Draws {
         self.open[at % DEEPEST].drawn
     }
 
-    /// Called after calibration. Forgets the ops that are only counted, and which open calls read
-    /// counters. Returns whether the counters are still open, because such a call has not ended.
+    /// Called after calibration. Forgets which ops in progress are only counted, and which open
+    /// calls read counters. Returns whether an open call reads counters, so that the thread's
+    /// counters are still open.
     pub(crate) fn forget_calls(&mut self) -> bool {
         self.counted_ops = 0;
         std::mem::take(&mut self.reading) != 0
@@ -372,8 +374,8 @@ impl Draws {
     }
 }
 
-/// Returns a seed that differs between threads and runs. With `COUNTERPOINT_TEST_SEED`, the seed
-/// depends only on this variable and the thread's number.
+/// Returns a seed that differs between threads and runs. If the environment variable
+/// `COUNTERPOINT_TEST_SEED` is a number, the seed depends only on this number and the thread's.
 #[cold]
 fn seed(thread: u32) -> u64 {
     // SAFETY: the name is a C string, so `getenv` returns null or a C string.

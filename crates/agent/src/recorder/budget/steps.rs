@@ -1,11 +1,11 @@
 //! Handles programs whose host announces its ops only in some *steps* of the program (such as
 //! iterations of a training loop), in a run with a budget (a limit for the cost of recording).
 //!
-//! If announcing ops alone would exceed the budget, the adapter removes the observer (to which the
-//! host announces its ops) for whole steps, chosen at random. Calls in a step without the observer
-//! (a step that is *away*) are not seen. Each thread computes how many calls of each export
-//! (recorded function) there are on average in a seen step, and adds as many for each step that was
-//! away:
+//! If the announcements alone would cost more than the budget, the adapter removes the observer (to
+//! which the host announces its ops) for whole steps, chosen at random. Calls in a step without the
+//! observer (a step that is *away*) are not seen. Each thread computes how many calls of each
+//! export (recorded function) there are on average in a seen step, and adds as many for each step
+//! that was away:
 //!
 //! ```text
 //!  adapter   step ends, next one drawn ─► Totals, number and weight of the step that begins
@@ -105,8 +105,9 @@ impl Draws {
         }
     }
 
-    /// If a new step has begun or the step in progress was cut, adds up the thread's calls before
-    /// that. Must be called before a call is counted, because that call may be in the new step.
+    /// If a new step has begun or the step in progress was cut, adds up the calls that the thread
+    /// has made since the last such change. Must be called before a call is counted, because that
+    /// call may be in the new step.
     #[inline(always)]
     pub(crate) fn look_at_step(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != self.steps.number {
@@ -114,8 +115,8 @@ impl Draws {
         }
     }
 
-    /// Adds up the thread's calls of the step before, and estimates the calls of steps that were
-    /// away.
+    /// Adds up the thread's calls in the step that has ended or was cut, and estimates the calls of
+    /// steps that were away.
     #[cold]
     #[inline(never)]
     pub(crate) fn change_step(&mut self) {

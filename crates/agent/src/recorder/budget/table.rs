@@ -102,9 +102,9 @@ impl Table {
             }
         };
         let old = *self;
-        // SAFETY: `fresh` is mapped and has `pages` pages, and only this thread uses it. The magic
-        // number is stored last, so a reader finds either no table or a whole one. For a short
-        // time, a reader may find both tables of the thread. It then uses the larger numbers.
+        // SAFETY: `fresh` is mapped and has `pages` pages, and only this thread writes to it. The
+        // magic number is stored last, so a reader finds either no table or a whole one. For a
+        // short time, a reader may find both tables of the thread. It then uses the larger numbers.
         unsafe {
             fresh.write_bytes(0, pages * PAGE_BYTES);
             let spent = if old.exists() { old.spent() } else { Spent::default() };
@@ -202,8 +202,8 @@ impl Table {
     pub fn part(&mut self) {
         let bytes = std::mem::take(&mut self.pages) * PAGE_BYTES;
         if bytes > 0 && sys::map_private_at(self.base as usize, bytes).is_err() {
-            // The pages are still mapped and may belong to another process, so nothing may be
-            // written to them.
+            // The pages are still mapped and may belong to another process, so the agent is
+            // switched off and writes nothing to them.
             crate::state::epoch::switch_off();
         }
     }

@@ -15,8 +15,8 @@
 //! Announcements make a watched run longer. So the duration of a watched run is recorded only while
 //! all runs of the function are watched.
 //!
-//! If a watched run of a function does not make the known calls, the function's later runs are all
-//! watched.
+//! If a watched run of a function succeeds but does not make the known calls, the function's later
+//! runs are all watched.
 
 use model::Loss;
 
@@ -120,8 +120,8 @@ impl Pattern {
 
     fn draw(&mut self, thread: &mut Thread) {
         let account = &thread.draws.account;
-        // A new period is at most 2, or twice the last one. It is computed from measured runs, and
-        // the first runs are slow.
+        // A new period is at most twice the last one (or 2, if that is larger). The limit is needed
+        // because the period is computed from measured runs, of which the first are slow.
         let longest = self.period.saturating_mul(2).max(2);
         let (cost, run, own) = (self.more_ticks.0, self.run_ticks.0, self.own_ticks.0);
         let wanted = account.runs_per_watched(cost, run, own, self.period.max(1));
@@ -158,8 +158,8 @@ impl Pattern {
         }
     }
 
-    /// Called after a watched run, which took `ticks`. Compares the run's calls with the known
-    /// ones.
+    /// Called after a run of the kind [`Next::Watched`], which took `ticks`. Compares the run's
+    /// calls with the known ones.
     pub fn compare(&mut self, thread: &mut Thread, seen: Calls, ticks: u64, failed: bool) {
         if self.serial != thread.serial {
             return;

@@ -55,8 +55,8 @@ impl Times {
         }
     }
 
-    /// Chooses the next drawn op. Returns the number of ops that begin until the drawn one begins,
-    /// including that one.
+    /// Chooses the next drawn op. Returns how many ops begin from now up to and including the drawn
+    /// op.
     fn draw(&mut self) -> u16 {
         // This is Marsaglia's xorshift generator.
         self.random ^= self.random << 13;
@@ -74,7 +74,7 @@ impl Times {
 /// thread's state.
 #[derive(Clone, Copy)]
 pub(crate) struct Announcing {
-    /// Number of ops that begin until the next drawn one, including it.
+    /// Number of ops that will begin up to and including the next drawn op.
     until: u16,
     /// Number of additional announcements to ask for; 0 if none is due.
     due: u8,

@@ -30,8 +30,8 @@ use super::Thread;
 pub(crate) const BEFORE: usize = 0;
 pub(crate) const AFTER: usize = 1;
 
-/// A thread's first timed bracket is that of its call with this number, counted from 1. In earlier
-/// calls, caches are colder.
+/// Unless all brackets are timed, a thread's first timed bracket is that of its call with this
+/// number, counted from 1. In earlier calls, caches are colder.
 pub(crate) const FIRST: u16 = 8;
 /// The first brackets, up to about this number, are timed in quick succession, so that short
 /// programs have some durations.
@@ -259,8 +259,8 @@ impl Thread {
     /// Begins the second half for a call that ended at `end`; [`Thread::kept_bracket_ends`] ends
     /// it. Called after the counters were read, because this function writes to memory, and after a
     /// fork, the first write to a page is a page fault. In a run with a budget (a limit for the
-    /// cost of recording), this begins nothing unless `short_ops` is set: if the half is timed,
-    /// [`Thread::enter_and_keep`] has begun it.
+    /// cost of recording), this function begins the half only if `short_ops` is set. Otherwise,
+    /// [`Thread::enter_and_keep`] has begun the half if it is timed.
     #[inline(always)]
     pub(crate) fn second_half_begins(&mut self, end: u64, counted: bool) {
         if !self.short_ops && self.draws.is_on() {

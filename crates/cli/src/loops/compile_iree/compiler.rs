@@ -8,7 +8,8 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use crate::failure::Failure;
 
-/// The phase of iree-compile after which the first step stops and the second step goes on.
+/// The phase of iree-compile after which the first step stops, and from which the second step
+/// continues.
 const PHASE: &str = "executable-targets";
 /// The flag that adds locations in the model's source to the text that iree-compile prints. The
 /// line numbers of loops, and the debug information of the compiled code, come from these

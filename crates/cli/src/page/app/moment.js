@@ -38,7 +38,7 @@ export function readMoment(timeline, text, since = "") {
     const value = BigInt(plain);
     // The number may count from 1970, from the base time of an exported .json trace, or from
     // `since` (by default, the begin of the timeline). These three origins are usually far apart,
-    // so at most one of the three results is inside of the timeline.
+    // so it is rare that more than one of the three results is inside of the timeline.
     for (const ns of [Number(value - begin), Number(value + BigInt(timeline.base ?? "0") - begin), Number(value) + zero]) {
       if (isInside(timeline, ns)) return ns;
     }

@@ -154,7 +154,8 @@ const SHORTEST_PREFIX = 8;
  */
 export function commonStart(names) {
   const [first = ""] = names;
-  // If all names are equal, nothing of them would be left.
+  // If all names are equal, their common begin is the whole name, and nothing would be left to
+  // show.
   if (names.every((name) => name === first)) return 0;
   let length = first.length;
   for (const name of names) {

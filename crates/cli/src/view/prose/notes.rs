@@ -60,8 +60,8 @@ pub fn words(what: Contradiction) -> &'static str {
     }
 }
 
-/// Returns what to call the ops that have no shapes, such as `the ops of PyTorch`, if their host
-/// can record shapes (`run --shapes`). `None` if some of these ops have shapes.
+/// Returns what to call the ops of a host that can record shapes (`run --shapes`), such as `the ops
+/// of PyTorch`. `None` if there are no such ops, or if some of them have shapes.
 pub fn without_shapes(profile: &Profile) -> Option<&str> {
     let ops = profile.ops.all().iter();
     let of_host = ops.map(|op| (op, profile.ops.host_of(op)));

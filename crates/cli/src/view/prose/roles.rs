@@ -16,7 +16,8 @@ const KNOWN: [(Role, &str, &str); 4] = [
     (Role::Task, "(task): ", "what one thread did of such a region"),
 ];
 
-/// Returns the words in parentheses after the names of these rows, each with its meaning.
+/// Returns those words of `KNOWN` that stand in parentheses after the names of these rows, each
+/// with its meaning.
 pub fn roles(
     profile: &Profile,
     keys: impl Iterator<Item = Key>,

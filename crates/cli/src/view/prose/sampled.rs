@@ -15,7 +15,7 @@ use crate::view::units::{grouped, percent, plural};
 /// budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    // The cost that the recorder itself measured is printed only if its cost was not calibrated.
+    // The cost that the recorder itself measured is printed only if no calibrated cost is known.
     // Otherwise, another line has the cost by the calibration.
     let own = run.price.filter(|_| summary.probes.is_empty());
     let price = own.map_or_else(String::new, |price| {
@@ -46,7 +46,7 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
 
 /// Returns a line about the steps (iterations) of the program, if there is something to say. The
 /// line says in how many steps ops were announced (reported to the recorder). If all ops were
-/// announced, the line says why, and that recording took more than the budget.
+/// announced and recording took more than the budget, the line says so, and why.
 fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static str, String)> {
     let known = profile.processes.iter().filter_map(|process| process.steps);
     let (mut all, mut away, mut cut) = (0u64, 0u64, 0u64);
@@ -94,8 +94,8 @@ fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static 
     ))
 }
 
-/// Returns an explanation of the values if only some calls were timed. `None` if no call was timed,
-/// or all were.
+/// Returns an explanation of the values if only some calls were timed. `None` if the run had no
+/// budget, or if no call or every call was timed.
 pub fn limits(summary: &Summary) -> Option<&'static str> {
     let all = &summary.sampled.as_ref()?.all;
     let some = all.timed > 0 && Some(all.timed) != all.calls;
@@ -230,7 +230,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
         column.csv_only |= column.cells.iter().all(|cell| cell.is_none());
     }
     // With a budget, counters are read in only some calls of most ops, so to mark metrics as
-    // partial would tell nothing. In a table by CPU, counters have no values.
+    // partial would tell nothing. In a table by CPU, counters have no values, so no column is
+    // marked as partial, either.
     let by_cpu = sampled.iter().any(|row| row.calls.is_none());
     let partial = columns.iter_mut().filter(|column| column.hidden.is_some() || by_cpu);
     partial.for_each(|column| column.coverage = None);

@@ -128,8 +128,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
-        // If the program was recorded in several passes, a counter is read in only one of them. The
-        // calls of the other passes cannot have a value.
+        // If the program was recorded in several passes, a counter with a `pass` is read only in
+        // that pass. Calls in the other passes cannot have a value of this counter.
         let of = |row: &Row| match counter.pass {
             Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
             None => row.calls,
@@ -311,7 +311,7 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
 }
 
 /// Returns, for each row, the part of a counter's value that the recorder itself caused, as
-/// measured with empty calls. `None` if this is not more than half.
+/// measured with empty calls. `None` if this part is at most half, or not known.
 fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()

@@ -6,7 +6,7 @@ use crate::view::table::Table;
 pub struct Choice<'a> {
     /// For each row, the index of the row above it in the tree; `None` for a root.
     pub parents: &'a [Option<usize>],
-    /// For each row, whether it matches the filter itself.
+    /// For each row, whether the row itself matches the filter.
     pub is_match: &'a [bool],
     /// The weight of each row. `top` keeps the rows with the greatest weights.
     pub weights: &'a [f64],
@@ -17,9 +17,9 @@ pub struct Choice<'a> {
     pub top: Option<usize>,
 }
 
-/// Keeps the rows that match, and the rows above and below them. If `top` is set, keeps of these
-/// only the `top` rows with the greatest weights, and all rows above those. A row comes before the
-/// rows below it.
+/// Keeps the rows that match, and the rows above and below them. If `top` is set, keeps only that
+/// many of these rows (those with the greatest weights), and all rows above them. A row comes
+/// before the rows below it.
 pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     if let Some(sort) = choice.sort {
         table.sort(sort)?;

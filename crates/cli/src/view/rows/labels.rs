@@ -125,8 +125,8 @@ fn rank_label(profile: &Profile, first: usize) -> String {
 }
 
 /// Returns the label of a process, such as `4711 iree-run-module`. Events of plugins belong to
-/// processes of their own, such as `accelerator 3 of python3 4711`. The rank is added, or, in a
-/// merged profile without ranks, the name of the recording.
+/// processes of their own, such as `accelerator 3 of python3 4711`. The rank is added. In a merged
+/// profile, a process without a rank gets the name of its recording instead.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());

@@ -24,8 +24,8 @@ pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
     first.as_deref().filter(|_| same)
 }
 
-/// If no op has a source location that it does not share, returns a sentence that says so. The
-/// sentence also says how each op can get its own location.
+/// If every source location in the table belongs to several ops, returns a sentence that says so.
+/// The sentence also says how each op can get its own location.
 pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
                           give each op a place of its own, in a listing of its code";

@@ -1,4 +1,4 @@
-//! Compares the numbers of instrumented loops in JSON, CSV, text and page.
+//! Compares the numbers of instrumented loops in JSON, in CSV, in text and on the HTML page.
 
 use serde_json::Value;
 use testkit::Scratch;

@@ -188,8 +188,8 @@ fn side_table(mode: Mode, schedule: Vec<ScheduledLoop>) -> SideTable {
     }
 }
 
-/// Writes a random profile. Each thread has one recorded call, and up to 30 complete hits of the
-/// two functions.
+/// Writes a random profile. Each thread has one recorded call, and 1 to 30 complete outermost hits
+/// of the two functions.
 pub fn write(r: &mut Random, dir: &Path) {
     let mode = [Mode::Sampled, Mode::Timed, Mode::Count][r.below(3) as usize];
     let has_counter = mode != Mode::Count && r.odd(2);

@@ -110,9 +110,9 @@ def main(path):
         args = dict(annotation(seq, a) for a in e.debug_annotations)
         assert len(args) == len(e.debug_annotations), "a slice has a key twice"
         flows = (list(e.flow_ids), list(e.terminating_flow_ids))
-        # The counter values in the packet of a slice's begin have the time of the begin. Their
-        # events are placed before the event of the slice. Perfetto's importer drops an event that
-        # has more than eight counter values, or that refers to unknown tracks.
+        # Counter values in the packet of an event have the event's time. Each value becomes an
+        # event of its own, which is placed before the packet's event. Perfetto's importer drops an
+        # event that has more than eight counter values, or that refers to unknown tracks.
         extra_tracks = list(e.extra_counter_track_uuids) or seq.extra_tracks
         assert len(e.extra_counter_values) <= min(8, len(extra_tracks))
         for track, value in zip(extra_tracks, e.extra_counter_values):

@@ -1,6 +1,7 @@
 """Writes a trace in Perfetto's format as other programs do.
 
-It uses the classes generated from Perfetto's published definitions, and many kinds of names, clocks and events.
+This program uses the classes generated from Perfetto's published definitions. The trace contains many kinds of names,
+clocks and events.
 
 Prints as JSON what a reader must find in the trace: [name, category, start, duration, arguments] of each complete
 slice, in nanoseconds of real time; values of counters; flows.

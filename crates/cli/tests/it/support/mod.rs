@@ -61,8 +61,8 @@ pub fn torch_212(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
 }
 
-/// Makes the command use a cache of shims (small compiled libraries) that all tests share, so that
-/// each shim is compiled only once.
+/// If `COUNTERPOINT_TORCH_SHIMS` names a folder, makes the command use the cache of shims (small
+/// compiled libraries) there, which all tests share.
 pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     match std::env::var_os("COUNTERPOINT_TORCH_SHIMS") {
         Some(folder) => command.env("XDG_CACHE_HOME", Path::new(&folder).join("cache")),
@@ -108,8 +108,8 @@ impl Iree {
         })
     }
 
-    /// For each fixture, there is one compiled file for each of a few target CPUs. Returns the file
-    /// for the best target CPU that this machine supports.
+    /// Each fixture is compiled for a few target CPUs. Returns the file for the best target CPU
+    /// that this machine supports.
     pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
         let kind = if system_library { ".system" } else { "" };
         self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
@@ -176,7 +176,7 @@ fn variant() -> &'static str {
     }
 }
 
-/// The C programs, which are compiled once for all tests.
+/// The C programs and libraries that are compiled once for all tests.
 pub struct Programs {
     pub host: PathBuf,
     /// This program contains IREE's own call hook.
@@ -270,9 +270,11 @@ impl Programs {
             .expect("a C compiler: Rust links with it")
     }
 
-    /// Compiles `NAME.cc`. Without a C++ compiler, skips the test and returns `None`.
+    /// Compiles `NAME.cc`. Compiles `NAME.cc`, or skips the test and returns `None` if there is no
+    /// C++ compiler.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
-        // The C headers initialise structures with {0}, which this warning would report.
+        // The C headers initialise structures with {0}, which `-Wmissing-field-initializers` would
+        // report.
         let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
         let program = compile(&self.directory, "c++", &format!("{name}.cc"), name, &flags);
         if program.is_none() {
@@ -376,7 +378,8 @@ impl Recorded {
             .collect()
     }
 
-    /// Returns the exported calls. Each call is a map from the column's name to the field.
+    /// Returns the exported calls. Returns the rows of `counterpoint export`, each as a map from
+    /// column names to fields.
     pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
         let mut export = Command::new(&self.program);
         export.arg("export").arg(self.path()).args(["--format", "csv"]);
@@ -411,8 +414,9 @@ impl Recorded {
 }
 
 /// Checks that the program prints the same to stdout and ends in the same way as without
-/// Counterpoint. `calls` are the sorted numbers of calls of the program's processes. In the
-/// expected losses, `None` accepts any number above 0.
+/// Counterpoint, and that its profile has the given calls and losses. `calls` are the sorted
+/// numbers of calls of the program's processes. In the expected losses, `None` accepts any number
+/// above 0.
 pub fn same_as_without(
     program: &Path,
     what: &str,

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 const FAULTS: &str = "select name, idx, value from stats \
      where severity in ('error', 'data_loss') and value > 0 order by name, idx";
 
-/// The row of a slice is named after its process, or else the parent of its track, and its thread,
-/// or else its track.
+/// The row of a slice has two names: that of the process (or else of the track's parent), and that
+/// of the thread (or else of the track).
 const SLICES: &str = "
     select s.id, s.ts, s.dur, s.name, s.category, s.depth, s.arg_set_id,
            coalesce(p.name, pp.name, up.name, p.pid, pp.pid) as process,
@@ -81,7 +81,8 @@ impl TraceProcessor {
             .arg(files)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The trace processor prints its loading speed to standard error.
+            // Standard error is discarded, because the trace processor prints its loading speed
+            // there.
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -181,7 +182,8 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Returns the base to which times in Chrome's format are relative. Returns 0 for other formats.
+/// Returns the base to which times in Chrome's format are relative. Returns 0 if the file names no
+/// base, as in other formats.
 pub fn base_ns(file: &Path) -> i64 {
     let mut bytes = std::fs::read(file).unwrap();
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -223,8 +225,8 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     };
     let (left, right) = (sorted(a), sorted(b));
     for (x, y) in left.iter().zip(&right) {
-        // In Perfetto's format, the trace processor shows no owner for a counter that belongs to no
-        // process.
+        // In Perfetto's format, a counter can belong to no process, so processes are compared only
+        // if both are known.
         let told = !x.process.is_empty() && !y.process.is_empty();
         let same = (&x.name, x.value) == (&y.name, y.value) && (!told || x.process == y.process);
         assert!(same && near(x.ts, y.ts), "{what}:\n{x:?}\n{y:?}");
@@ -237,7 +239,7 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
             (slice.row.clone(), slice.name.clone(), json!(slice.args).to_string())
         };
         // In Chrome's format, the end of an arrow is a row and a time, at which several slices may
-        // begin. Arrows whose ends are not clear in this way are only counted.
+        // begin. Arrows with such an end are only counted.
         let mut begun = BTreeMap::<_, u32>::new();
         let begin = |slice: &Shown| (slice.row.clone(), slice.ts);
         timeline.slices.iter().for_each(|s| *begun.entry(begin(s)).or_insert(0) += 1);

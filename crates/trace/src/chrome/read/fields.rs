@@ -1,4 +1,4 @@
-//! Defines the keys of an event that the reader interprets.
+//! Defines the keys of an event (except `args`) whose values the reader interprets.
 
 use std::borrow::Cow;
 
@@ -20,8 +20,8 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// Stores a text as the field's value. Returns `None` if the field is a time and the text is
-    /// not a time in whole nanoseconds.
+    /// Stores a text as the field's value. Returns `None` if the field is a time or duration and
+    /// the text is not a number of whole nanoseconds, given in microseconds.
     #[inline(always)]
     pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
         match self {
@@ -55,7 +55,8 @@ impl Field {
         Some(())
     }
 
-    /// Stores a time as the field's value. `text` is the value in the document.
+    /// Stores a time as the value of the field, which must be `ts` or `dur`. `text` is the value in
+    /// the document.
     #[inline(always)]
     pub(super) fn put_time<'a>(self, event: &mut Event<'a>, time: Time, text: &'a str) {
         let exact = if time.exact { None } else { Some(Raw::of(text)) };

@@ -73,7 +73,8 @@ fn is_of_word(c: char) -> bool {
     !matches!(c, '{' | '}' | '[' | ']' | ',' | ':' | '"') && !is_space(c)
 }
 
-/// Returns the end of the value that starts at byte 0.
+/// Returns the end of the value that starts at byte 0, or `None` if `bytes` contains no whole value
+/// there.
 pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     if !matches!(bytes.first()?, b'{' | b'[' | b'"') {
         // The value is a number or a word. It ends before the first character that cannot be part
@@ -99,8 +100,8 @@ pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Replaces escapes such as `\ud800` that are half of a surrogate pair. Some writers leave them
-/// when they cut a name.
+/// Replaces escapes such as `\ud800` that are one half of a surrogate pair, if the other half is
+/// missing. Some writers leave such escapes when they cut a name.
 fn without_lone_surrogates(text: String) -> String {
     if !text.contains("\\u") {
         return text;

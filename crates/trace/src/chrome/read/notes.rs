@@ -27,7 +27,7 @@ pub(super) enum Slot {
 /// to which it applies.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
-    /// A string of this length starts here.
+    /// The field's value, a string of this length, starts here.
     Text(Field, u32),
     Number(Field, i64),
     /// A value that is kept as text (of `args` or an unknown key) starts here.

@@ -72,7 +72,7 @@ impl<'a> Scan<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// Returns `N` bytes. Those after the end of the text are zero.
+    /// Returns `N` bytes. Bytes after the end of the text are zero.
     #[inline(always)]
     fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
         match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -196,8 +196,8 @@ impl<'a> Scan<'a> {
         (usual && whole_ok).then_some(ns as i64)
     }
 
-    /// Reads digits. Returns the position after them, and the number that `before` and these digits
-    /// form together, which is meaningless if there are too many digits.
+    /// Reads digits. Returns the position after the digits, and the number that the digits form
+    /// when appended to `before` (a wrong number if it overflows).
     #[inline(always)]
     fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
         let mut digits = before;
@@ -412,8 +412,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Notes that the event has this key. If the key has appeared before, this is recorded, and the
-    /// event gets no shape.
+    /// Notes that the event has this key. If the event had this key before, it is marked as odd,
+    /// and gets no shape.
     fn once(self, key: &'a str, seen: &mut u16, event: &mut Event<'a>, notes: &mut Notes) {
         const KEYS: [&str; 11] =
             ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];
@@ -470,8 +470,8 @@ impl<'a> Scan<'a> {
                 let (end, text) = self.text(at + 1)?;
                 match (field, &text) {
                     (Field::Name, _) => notes.slot(at + 1, end, Slot::Name),
-                    // A string with escapes is declined: it is not a time, and the event keeps its
-                    // text, as when serde_json reads it.
+                    // The scanner declines an event whose time or duration is a string with
+                    // escapes; serde_json then reads the event.
                     (Field::Time | Field::Duration, Cow::Owned(_)) => return None,
                     (_, Cow::Borrowed(text)) => {
                         notes.mark(at + 1, Mark::Text(field, text.len() as u32));

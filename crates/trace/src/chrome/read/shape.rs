@@ -75,7 +75,7 @@ pub(super) struct Shapes {
     /// The first element is a placeholder for the shape before the first event.
     all: Vec<Shape>,
     by_hash: FastMap<u64, u16>,
-    /// The index in `all` of the shape of the last event that has one.
+    /// The index in `all` of the shape that was used or learnt last; 0 before the first one.
     last: usize,
     /// The index in `all` of the shape that was replaced last; 0 if none was replaced yet.
     oldest: usize,
@@ -106,7 +106,8 @@ impl Shapes {
     ) -> Option<usize> {
         for (place, next) in self.all[self.last].next.into_iter().enumerate() {
             if let Some(end) = self.all[usize::from(next)].follow(scan, at, event) {
-                // The shape that was used last is tried first next time.
+                // After the same previous shape, the shape that has just fitted is tried first next
+                // time.
                 self.all[self.last].next.swap(0, place);
                 self.last = next.into();
                 return Some(end);
@@ -132,8 +133,8 @@ impl Shapes {
         Some(end)
     }
 
-    /// Stores a shape, and returns its index. If there are already [`MOST`] shapes, it replaces the
-    /// oldest one.
+    /// Stores a shape, and returns its index. If there are already [`MOST`] shapes, the new shape
+    /// replaces the oldest one.
     fn keep(&mut self, shape: Shape) -> usize {
         let place = if self.all.len() <= MOST {
             self.all.push(Shape::default());
@@ -228,8 +229,9 @@ impl Shape {
                     Some(ns) => {
                         at += guess + ".000".len();
                         match part.slot {
-                            // An event with a repeated key has no shape. So this key has no earlier
-                            // value whose text would have to be removed.
+                            // An event with a repeated key has no shape, so this is the event's
+                            // first value for `ts` or `dur`. The exact text of an earlier value
+                            // need not be removed.
                             Slot::Time => event.time_ns = Some(ns),
                             _ => event.duration_ns = Some(ns),
                         }

@@ -12,7 +12,8 @@ const LIMIT: usize = 256 << 20;
 pub(super) struct Window<R> {
     source: R,
     buffer: Vec<u8>,
-    /// What is not consumed yet: `buffer[start..end]`.
+    /// The bytes of `buffer` from `start` to `end` are read, but not consumed yet.
+    /// `buffer[start..end]`.
     start: usize,
     end: usize,
     /// How many bytes of the document are before `start`.
@@ -44,7 +45,8 @@ impl<R: Read> Window<R> {
         self.consumed += bytes as u64;
     }
 
-    /// Reads more bytes. Returns false at the end of the document.
+    /// Reads more bytes. Reads more of the document into the window, and returns false at the end
+    /// of the document.
     pub(super) fn more(&mut self) -> Result<bool, ReadError> {
         if self.ended {
             return Ok(false);

@@ -17,7 +17,8 @@ const fn all(byte: u8) -> u64 {
     byte as u64 * 0x0101_0101_0101_0101
 }
 
-/// Sets the high bit of each lane that is not 0. No addition carries into the next lane.
+/// Returns the high bit of each lane that is not 0; all other bits are 0. No addition carries into
+/// the next lane.
 const fn not_zero(lanes: u64) -> u64 {
     (((lanes & LOW) + LOW) | lanes) & HIGH
 }

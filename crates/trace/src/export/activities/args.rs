@@ -10,8 +10,8 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use crate::chrome::event::Raw;
 use crate::timeline::{Arg, ArgValue};
 
-/// If a key is repeated, its last value counts. A repetition is noticed only if the first
-/// occurrence of the key is among this many first keys.
+/// If a repetition of a key is noticed, the last value of the key counts. A repetition is noticed
+/// only if the first occurrence of the key is among this many first keys.
 const MOST_SEARCHED: usize = 256;
 
 /// The keys and values of an object, in their order.
@@ -25,7 +25,8 @@ enum Typed<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Parses a JSON object. The list is empty if there is no JSON, or if it is not an object.
+    /// Parses a JSON object. Parses a JSON object; the result is empty if `json` is missing or not
+    /// an object.
     pub fn of(json: Option<&'a str>) -> Self {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }
@@ -43,7 +44,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns the value of a key, if it is an integer.
+    /// Returns the value of a key, if it is an integer that fits in `i64`.
     pub fn number(&self, key: &str) -> Option<i64> {
         self.0.iter().find(|(known, _)| known == key).and_then(|(_, typed)| match typed {
             Typed::Other(Value::Uint(n)) => i64::try_from(*n).ok(),
@@ -61,7 +62,8 @@ impl<'a> Typed<'a> {
         })
     }
 
-    /// Nested values, and numbers that are too large, are kept as JSON.
+    /// Nested values, numbers that are too large, and strings that cannot be decoded are kept as
+    /// JSON.
     fn of(raw: Raw<'a>) -> Self {
         let json = raw.get();
         let value = match json.as_bytes().first() {

@@ -93,7 +93,7 @@ fn object(others: &str) -> Option<Map<String, Value>> {
 
 /// Returns the category that an event had originally, and its other keys.
 fn original(more: &str) -> Option<(String, Map<String, Value>)> {
-    // This search is quick, and most events do not have this key.
+    // Most events do not have this key, and a text search is quicker than parsing the object.
     if !more.contains(ORIGINAL) {
         return None;
     }

@@ -47,7 +47,7 @@ struct Choice<'a> {
     filter: &'a Filter,
     base_ns: i64,
     keep: Keep,
-    /// The times of the slices that are kept, by row.
+    /// The times of the kept slices, by row, without asynchronous slices.
     slices: HashMap<u32, Vec<(i64, i64)>>,
     begun: HashMap<u32, Vec<Begun>>,
     /// Asynchronous slices whose end was not read yet, by category and id.

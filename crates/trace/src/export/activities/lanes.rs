@@ -1,6 +1,6 @@
-//! Assigns lanes (tracks of one row) to slices. This is needed for rows whose slices are not in the
-//! order of their starts, and for rows that contain both whole slices (`X`) and starts and ends
-//! (`B`, `E`).
+//! Assigns lanes (tracks of one row) to slices. This is needed for rows whose whole slices (`X`)
+//! are not in the order of their starts, and for rows that contain both whole slices and starts and
+//! ends (`B`, `E`).
 //!
 //! Perfetto combines starts and ends to slices by their order in time, so the slices in one track
 //! must be nested. If the slices of a row are in the order of their starts, the writer can choose a
@@ -254,8 +254,8 @@ mod tests {
     fn nested_ones_share_a_lane_and_others_do_not() {
         let slices = [(0, 10), (2, 4), (9, 12), (2, 4), (0, 10), (4, 9)];
         assert_eq!(lanes(&whole(&slices)), [0, 0, 1, 0, 0, 0]);
-        // If the surrounding slice, or the earlier one, comes second in the file, a reader would
-        // confuse starts and ends at the same time in one lane.
+        // In the first two lists, the surrounding or earlier slice comes second in the file. In one
+        // lane, a reader would confuse its start or end with the one at the same time.
         assert_eq!(lanes(&whole(&[(0, 5), (0, 10)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(5, 9), (0, 5)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(0, 5), (5, 9)])), [0, 0]);

@@ -2,8 +2,8 @@
 //!
 //! In Chrome's format, the two ends of an arrow (its start and its finish) are separate events.
 //! Programs write each end after the slice that surrounds it. So a slice is held in memory until an
-//! event follows that is not an end of one of its arrows. An end of an arrow that follows no such
-//! slice is written as an instant of its row.
+//! event follows that is not an end of one of its arrows. An end of an arrow that is not inside of
+//! a held slice is written as an instant of its row.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -168,9 +168,9 @@ impl OwnRow {
 }
 
 /// Returns the rows of a trace, with the names in its metadata. If a process has a usual id of
-/// Linux and is not in the first file, it gets a new id from `other_ids`. Two files may use the
-/// same id for different processes, but Perfetto's format knows only the processes of one machine.
-/// Perfetto shows no process for a track without a process id.
+/// Linux and is not in the first file, it gets a new id from `other_ids` (if any is left). Two
+/// files may use the same id for different processes, but Perfetto's format knows only the
+/// processes of one machine. Perfetto shows no process for a track without a process id.
 fn rows(
     trace: &Activities,
     look: &Look,
@@ -246,7 +246,7 @@ fn rows(
         let ids = (rows[i].process.clone(), rows[i].thread.clone());
         let same = *known.entry(ids).or_insert(i);
         rows[i].same = RowId(same as u32);
-        // The metadata may have named either of the two rows.
+        // The metadata may have named any of the rows with these ids.
         if rows[same].name.is_none() {
             rows[same].name = rows[i].name.clone();
         }

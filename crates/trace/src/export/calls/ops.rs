@@ -88,8 +88,8 @@ pub fn has_machines(profile: &Profile, index: usize) -> bool {
 }
 
 impl Machines {
-    /// Reads the pages (blocks of calls) of a process if it has parallel regions. `last` counts the
-    /// arrows of all processes so far.
+    /// Collects the exports and arrows of a process. Its pages (blocks of calls) are read only if
+    /// it has parallel regions. `last` counts the arrows of all processes so far.
     pub fn new(profile: &Profile, index: usize, last: &mut u64) -> Self {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
@@ -176,7 +176,7 @@ fn inputs(arguments: &str) -> (String, String) {
     (serde_json::json!(dims).to_string(), serde_json::json!(types).to_string())
 }
 
-/// Returns PyTorch's name for a type.
+/// Returns PyTorch's name for an element type, or `name` itself if it is none of these types.
 fn c_type(name: &str) -> &str {
     match name {
         "float64" => "double",

@@ -50,8 +50,8 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Completes the slice of call `i` with its ticks and counters, and passes it to the writer.
-    /// `series` says whether its counters are also points of time series.
+    /// Adds the call's ticks, sampling and counters, where they are wanted, and passes the slice of
+    /// call `i` to the writer. `series` says whether its counters are also points of time series.
     ///
     /// # Errors
     /// Fails if the thread that writes has ended.
@@ -91,8 +91,8 @@ impl<'a> ProcessExport<'a, '_> {
         })
     }
 
-    /// Adds how the call was sampled (docs/sampling.md). Slices must have the same keys, so a
-    /// weight that is not known is null.
+    /// Adds how the call was sampled (docs/sampling.md). Slices must have the same keys, so
+    /// `counter_weight` is null if no counter of the call was read.
     fn push_drawn(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();
         args.push(Arg::uint("weight", columns.weight(i)));

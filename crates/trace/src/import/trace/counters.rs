@@ -43,8 +43,8 @@ impl Counters {
     }
 }
 
-/// Reads the value of a series; `Ok(None)` if the value is `null`. A value that is not a number is
-/// an error.
+/// Reads the value of a series; `Ok(None)` if the value is `null`. A value that is not a finite
+/// number, with or without quotes, is an error.
 fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     let text = value.get();
     if text == "null" {

@@ -1,10 +1,11 @@
-//! Stores the keys of an event for which an imported profile has no column.
+//! Stores those keys of an event that have no column in an imported profile.
 
 use serde_json::Value;
 
 use crate::chrome::event::{Event, Scalar};
 
-/// Appends the keys of an event that have no column in [`profile::activities`], as a JSON object.
+/// Appends, as a JSON object, the keys of an event that have no column in [`profile::activities`],
+/// and times more precise than nanoseconds.
 pub(super) fn more(event: &Event<'_>, out: &mut String) {
     for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
         if let Some(exact) = exact {

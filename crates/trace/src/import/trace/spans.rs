@@ -2,8 +2,8 @@
 //! an `S` and its `F`.
 //!
 //! Both ends have the same category, id and name, but an `e` may have no name. Open spans with the
-//! same id are taken as nested: an end belongs to the innermost span with its name. An event
-//! between the ends (`n`, `T`, `p`) is a moment, which becomes no call.
+//! same category and id are taken as nested: an end belongs to the innermost one that has the end's
+//! name. An event between the ends (`n`, `T`, `p`) is a moment, which becomes no call.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,8 @@ impl OneTrace<'_> {
             return Ok(());
         }
         let open = self.spans.open.get_mut(&key);
-        // The innermost open span with this name ends. The end of a span may have no name.
+        // The innermost open span with this name ends. An end without a name ends the innermost
+        // open span.
         let begun = open.and_then(|open| {
             let at = open.iter().rposition(|begun| name.is_none() || begun.name == name)?;
             let begun = open.remove(at);

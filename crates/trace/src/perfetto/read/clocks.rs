@@ -13,7 +13,7 @@ use crate::perfetto::fields::clocks;
 /// A sequence (0 if the clock belongs to none) and a clock's number.
 pub(super) type ClockId = (u64, u64);
 
-/// The clock of packets that do not name one.
+/// The clock of packets if neither they nor the defaults of their sequence name one.
 pub(super) const BOOTTIME: u64 = 6;
 /// How many snapshots are kept for each pair of clocks. Later snapshots are ignored.
 const MOST_SNAPSHOTS: usize = 1 << 16;
@@ -72,7 +72,7 @@ impl Clocks {
     }
 
     /// Converts a time stamp of a clock to nanoseconds on the timeline's clock, if snapshots relate
-    /// the two clocks.
+    /// the two clocks or the trace has no snapshots.
     pub(super) fn time(&mut self, clock: ClockId, timestamp: u64) -> Option<i64> {
         let unit = self.units.get(&clock).copied().unwrap_or(1);
         let mut at = i64::try_from(timestamp).ok()?.checked_mul(unit)?;

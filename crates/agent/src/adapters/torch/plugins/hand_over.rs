@@ -100,8 +100,8 @@ impl<'s> HandOver<'s> {
     }
 
     /// Returns the published type (a type in Kineto's plugin header) that PyTorch gets for an
-    /// event's type; `kernel` if the event's type is unknown. If the plugin has declared the
-    /// event's type, also returns the declared name.
+    /// event's type; `kernel` if the event's type or its base is unknown. If the plugin has
+    /// declared the event's type, also returns the declared name.
     fn published(&self, number: u32) -> (u32, Option<&str>) {
         if event_type(number).is_some() {
             return (number, None);
@@ -189,7 +189,8 @@ impl<'s> HandOver<'s> {
             self.example.get_or_insert_with(|| format!("{key} = {value}"));
             safe_text::json_string(value.as_bytes())
         });
-        // JSON strings contain no control characters, so the text contains no zero byte.
+        // The text is JSON, whose strings contain no control characters, so it contains no zero
+        // byte.
         CString::new(made).unwrap_or_default()
     }
 }

@@ -71,8 +71,8 @@ fn every_value_after_every_other() {
     }
 }
 
-/// If the scanner declined events of usual traces, serde_json would read them correctly, but
-/// slowly.
+/// If the scanner declined these usual events, serde_json would read them correctly, but slowly, so
+/// the other tests would not show it.
 #[test]
 fn usual_events_are_taken() {
     let mut shapes = Shapes::default();
