@@ -70,8 +70,9 @@ fn of(dir: &Path, rank: Option<u32>, by_rank: bool) -> BTreeMap<String, OpStats>
     ops.into_iter().map(|op| (name(&profile, op.key), op)).collect()
 }
 
-/// Whether two values of a metric are nearly equal. They may differ a little, because values are
-/// mapped to a grid from the smallest to the largest value of all ranks.
+/// Whether two values of a metric are nearly equal. They may differ a little: values are rounded to
+/// a grid of 2⁵² steps between the smallest and the largest value, and these two differ between one
+/// rank alone and all ranks together.
 fn near(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * a.abs().max(b.abs()).max(1e-3),

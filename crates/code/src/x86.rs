@@ -356,7 +356,8 @@ impl Arithmetic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// Moves, conversions and comparisons are not arithmetic. Adding a constant to a general
-    /// register, or subtracting one from it, only counts, and is not arithmetic either.
+    /// register, or subtracting one from it, is not arithmetic either, because it usually moves a
+    /// counter or an address.
     pub arithmetic: Option<Arithmetic>,
     /// The number of bits of the instruction's widest vector; 0 if it uses no vectors.
     pub bits: u32,

@@ -278,7 +278,7 @@ impl Columns {
         self.export.is_empty()
     }
 
-    /// Returns the duration of call `i` in ticks; 0 if its end was read before its start.
+    /// Returns the duration of call `i` in ticks; 0 if its end is before its start.
     #[inline]
     pub fn duration(&self, i: usize) -> u64 {
         let ticks = self.duration_ticks[i];

@@ -50,8 +50,8 @@ pub fn copy(from: &Dir, to: &Dir) -> Result<()> {
     copy_within(from, to, MOST_DEPTH)
 }
 
-/// Maximum depth of directories. Maximum number of levels that are copied. The deepest files of a
-/// pass are `passes/1/activities/NAME/events.arrows`.
+/// The largest number of directory levels that are copied, with the directory itself. A profile has
+/// at most five levels: its own, and those of `passes/1/activities/NAME`.
 const MOST_DEPTH: u32 = 8;
 
 fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {

@@ -140,7 +140,7 @@ pub(super) struct Cell {
     pub own: Overhead,
     /// The time that measuring the hits adds to the loop or function around them.
     pub inner: Overhead,
-    /// Whether the cost of all hits is known.
+    /// Whether it is known for all hits how long measuring them took.
     pub cost_known: bool,
     /// Of all registrations, the largest cost of timing one hit, in ticks.
     pub probe: f64,

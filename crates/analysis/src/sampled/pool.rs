@@ -38,8 +38,8 @@ use super::tail::Tail;
 use super::values::Estimated;
 use crate::interval::Sum;
 
-/// With fewer drawn calls than this, there is no estimate, unless nine tenths of the values, and at
-/// least this many, are known, or all of them.
+/// With fewer drawn calls than this, there is usually no estimate. There is one if all values are
+/// known, or if nine tenths of them and at least this many are.
 pub const FEWEST: f64 = 30.0;
 /// With fewer drawn calls than this, an estimate has no interval, unless nine tenths of the values
 /// are known.

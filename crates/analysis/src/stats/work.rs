@@ -12,7 +12,8 @@ use super::{Scope, Variable};
 /// Buffers for describing one scope at a time. Each worker has its own `Scratch`.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    /// For each variable, the doubled rank and the bucket of each call.
+    /// For each variable, the rank and the bucket of each call. Ranks are multiplied by 2, because
+    /// equal values share the mean of their ranks.
     ranks: Vec<(Vec<u32>, Vec<u8>)>,
     scratch: Vec<Scratch>,
 }

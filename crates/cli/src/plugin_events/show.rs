@@ -48,7 +48,8 @@ fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure
     write(profile, memory)
 }
 
-/// Shows the files that an interrupted conversion has written but not yet moved into the profile.
+/// Makes the files that an interrupted conversion has written, but not yet moved into the profile,
+/// visible in `memory`.
 fn show_stage(memory: &Dir, stage: &Dir) -> Result<(), Failure> {
     for name in WRITTEN {
         let from = match stage.dir(name) {

@@ -550,8 +550,9 @@ mod tests {
             }
             noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
         }
-        // The loss of a packet is noticed unless it holds clocks, the description of a track (the
-        // process, the row, a lane, and the row of the lane) or metadata.
+        // The loss of a packet is noticed, except for six packets: the one with clocks, the one with
+        // metadata, and those that describe the four tracks (of the process, the row, the lane and
+        // the lane's row).
         assert_eq!(noticed, packets.len() as u64 - 6);
     }
 }

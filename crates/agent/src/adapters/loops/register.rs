@@ -115,9 +115,8 @@ pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
         }
         return REFUSED;
     };
-    // No loops are recorded if the agent is off or the module has no ids. No loops are recorded
-    // either if the environment asks for a run, and this run was not loaded, has ended or does not
-    // record loops.
+    // No loops are recorded if the agent is off or the module has no ids. The same is true if the
+    // environment asks for a run that was not loaded, has ended or does not record loops.
     if epoch::is_off() || asked && run.is_none() || module.ids == 0 {
         return NOTHING_RECORDED;
     }

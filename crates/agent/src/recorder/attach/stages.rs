@@ -131,8 +131,8 @@ impl Drop for Counters {
 }
 
 /// The data for choosing calls at random in a run with a budget (a limit for the cost of
-/// recording). If an earlier state of the thread has reserved an address range for its table of
-/// counts, the range is reused.
+/// recording). They include a table with the thread's numbers of calls. If the thread was attached
+/// before, the address range of its earlier table is reused.
 pub(super) struct TakenDraws<'a> {
     pub(super) draws: Draws,
     memory: &'a Memory,
