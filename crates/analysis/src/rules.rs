@@ -111,7 +111,7 @@ pub struct Fired {
     pub share: f64,
     /// The wall time, in ns: the lifetime of the thread that lived longest, added up over
     /// processes. With several passes (repetitions of the program with other counters), the mean
-    /// over the passes, but for [`Rule::FreshMemory`] the sum over them.
+    /// over the passes.
     pub wall_ns: f64,
 }
 
@@ -291,8 +291,8 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
 
 /// Finds ops that have page faults even after their first call on a thread, if these faults take
 /// much of the wall time or of the op's time. The mean number of page faults includes calls without
-/// any, so that the page faults of a few calls are not counted for all calls. `wall` is that of one
-/// pass (a repetition of the program with other counters).
+/// any, so that the page faults of a few calls are not counted for all calls. `wall` is the mean over
+/// the passes (repetitions of the program with other counters). A counter is read in only one pass.
 fn fresh_memory(
     profile: &Profile,
     summary: &Summary,
@@ -313,10 +313,6 @@ fn fresh_memory(
             (row.total.value * part * profile.timeline.ns_per_tick(), false)
         }
     };
-    // Returns the number of passes (repetitions of the program) in which these calls of an op were
-    // counted. Usually, only one pass counts page faults.
-    let counting =
-        |row: &Row, calls: u64| (passes * calls as f64 / row.calls.max(1) as f64).round().max(1.0);
     let is_around = |key: Key| {
         let Key::Op(op) = key else { return false };
         profile.ops.get(op).is_some_and(|op| matches!(op.role, Role::Run | Role::Range))
@@ -325,8 +321,7 @@ fn fresh_memory(
         let (own, _) = own(row, calls);
         let op_ns = row.total.value * profile.timeline.ns_per_tick() / passes;
         let ns = faults * FAULT_NS;
-        let is_worth = ns / counting(row, calls) >= WORTH * wall;
-        is_worth || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
+        ns >= WORTH * wall || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
     };
     // Ops whose calls have too few page faults altogether are left out, so that their calls need
     // not be read one by one.
@@ -351,7 +346,6 @@ fn fresh_memory(
         let ns = (faults * FAULT_NS).min(own);
         let part = if own > 0.0 { ns / own } else { 0.0 };
         let (op, mean) = (row.key, later.mean);
-        let ns = ns / counting(row, of.calls);
         fire(Rule::FreshMemory { op, counter, mean, calls, part, of_cpu }, ns, wall, 0.0, found);
     }
 }

@@ -216,7 +216,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         ));
     }
     let names = columns::names(&diff);
-    let failed = gate::check(&args.fail_if, &diff, &names)?;
+    let failed = gate::check(&args.fail_if, &diff, &names, args.threshold)?;
     let mut table = columns::table(&diff, &names, args.by.name());
     if let Some(glob) = &args.filter {
         table.order.retain(|row| {

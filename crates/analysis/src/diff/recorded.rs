@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use model::metric::Bound;
 use profile::batch::unknown_op;
-use profile::{LossCount, Op, Profile};
+use profile::{LossCount, Op, Profile, merge_losses};
 
 use crate::loops::{LoopData, LoopNode, LoopTree, loops};
 use crate::sampled::Estimated;
@@ -172,10 +172,11 @@ pub fn recorded(
         losses: summary.losses.clone(),
         ..Recorded::default()
     };
+    let mut losses = vec![];
     let rows = match by {
         By::Op => return Ok(Recorded { rows: ops, ..found }),
         By::Site => sites.as_ref().map_or_else(Vec::new, |sites| of_sites(profile, sites)),
-        By::Loop => of_loops(profile, summary.raw)?,
+        By::Loop => of_loops(profile, summary.raw, &mut losses)?,
         By::Module => of_modules(profile)?,
         By::Activity => {
             let summary = summarize(profile, &Options { by: TableBy::Kind, ..options });
@@ -184,7 +185,8 @@ pub fn recorded(
             rows
         }
     };
-    Ok(Recorded { rows, ops, ..found })
+    let losses = merge_losses(found.losses.iter().chain(&losses));
+    Ok(Recorded { rows, ops, losses, ..found })
 }
 
 /// Returns the processor time of all processes with calls. The known cost of recording is
@@ -358,8 +360,14 @@ fn of_sites(profile: &Profile, sites: &Sites) -> Vec<RunRow> {
     rows
 }
 
-fn of_loops(profile: &Profile, raw: bool) -> profile::Result<Vec<RunRow>> {
+/// Returns the rows of loops and functions, and adds what their data lack to `losses`.
+fn of_loops(
+    profile: &Profile,
+    raw: bool,
+    losses: &mut Vec<LossCount>,
+) -> profile::Result<Vec<RunRow>> {
     let found = profile.loops()?;
+    losses.extend(found.losses.iter().cloned());
     let of_pass = |pass: u32| {
         let all = profile.manifest.counters.iter().enumerate();
         let read = all.filter(|(_, counter)| counter.pass.is_none_or(|of| of == pass + 1));

@@ -169,24 +169,34 @@ pub fn decide(answers: &[Option<Compared>], untested: Option<Untested>, threshol
     Decided { compared, verdict }
 }
 
+fn differs(one: &Compared) -> bool {
+    one.p.is_some_and(|p| p <= LEVEL)
+}
+
+/// Returns whether a difference was found in the fastest call that counts for a verdict. The fastest
+/// call decides only where the other statistics are too noisy. If they are known well enough to
+/// contradict it, that call is unlike the others. It is so exact that other addresses, or a
+/// neighbour that leaves other data in the cache, change it by a part of a percent. So a change of
+/// less than half of `threshold` does not count either.
+pub fn fastest_counts(compared: &[Compared], threshold: f64) -> bool {
+    let is_fastest = |one: &&Compared| one.statistic == Statistic::Fastest;
+    let Some(fastest) = compared.iter().find(is_fastest).filter(|one| differs(one)) else {
+        return false;
+    };
+    let is_large = fastest.change.ln_1p().abs() >= (threshold / 2.0).ln_1p();
+    let mut others = compared.iter().filter(|one| !is_fastest(one) && one.p.is_some());
+    is_large && others.all(|other| allows(other, fastest.change))
+}
+
 fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     let known: Vec<&Compared> = compared.iter().filter(|one| one.p.is_some()).collect();
     if known.is_empty() {
         return Verdict::Missing;
     }
-    let differs = |one: &Compared| one.p.is_some_and(|p| p <= LEVEL);
     let others = || known.iter().copied().filter(|one| one.statistic != Statistic::Fastest);
-    // The fastest call decides only where the other statistics are too noisy. If they are known
-    // well enough to contradict it, that call is unlike the others. The fastest call's time varies
-    // so little that even other memory addresses, or a neighbour that leaves other data in the
-    // cache, cause a difference of part of a percent.
-    let counts = |one: &Compared| {
-        let matters = || {
-            let is_large = one.change.ln_1p().abs() >= (threshold / 2.0).ln_1p();
-            is_large && others().all(|other| allows(other, one.change))
-        };
-        differs(one) && (one.statistic != Statistic::Fastest || matters())
-    };
+    let fastest_counts = fastest_counts(compared, threshold);
+    let counts =
+        |one: &Compared| differs(one) && (one.statistic != Statistic::Fastest || fastest_counts);
     // If several statistics differ, the verdict contains the typical execution, because users notice
     // its difference.
     let changed = known.iter().filter(|one| counts(one)).max_by_key(|one| one.statistic);

@@ -57,10 +57,19 @@ impl Parts {
             });
             all.collect::<Vec<_>>()
         };
+        // The number of calls of the ops in which the time is: the geometric mean over all ops,
+        // weighted by their own time.
         let calls = [0, 1].map(|side| {
-            let of_run = |run: usize| [a, b][side][run].parts(by).iter().map(|row| row.calls).sum();
-            let all = pairs.runs_of(side).into_iter().map(of_run);
-            median(&all.map(|calls: u64| calls as f64).collect::<Vec<_>>())
+            let of_run = |run: usize| {
+                let (mut sum, mut all) = (0.0, 0.0);
+                for row in [a, b][side][run].parts(by).iter().filter(|row| row.calls > 0) {
+                    let own = row.own_ns.unwrap_or(0.0);
+                    (sum, all) = (sum + own * (row.calls as f64).ln(), all + own);
+                }
+                (all > 0.0).then(|| (sum / all).exp())
+            };
+            let all = pairs.runs_of(side).into_iter().filter_map(of_run);
+            median(&all.collect::<Vec<f64>>())
         });
         let fastest = match calls {
             [Some(a), Some(b)] if are_as_many(a, b) => [0, 1].map(|side| sum(side, fastest_of)),

@@ -124,7 +124,8 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         };
         rows.iter().zip(cells).map(count).collect::<Vec<_>>()
     };
-    // Tables for people have one column of calls if the numbers of A and B are exact and equal.
+    // Tables for people have one column of calls if the numbers of A and B that it would show are
+    // exact and equal.
     let calls = sides(&|side| Some(side.calls));
     let as_shown = |row: &DiffRow| row.sides.map(|side| side.map(|side| side.calls.round()));
     let differ = |row: &DiffRow| {

@@ -2,7 +2,7 @@
 
 use analysis::diff::counters::Known;
 use analysis::diff::recorded::Identity;
-use analysis::diff::verdict::{Compared, Verdict};
+use analysis::diff::verdict::{Compared, fastest_counts};
 use analysis::diff::{Diff, DiffRow, Statistic};
 
 use super::answer::signed;
@@ -68,19 +68,12 @@ impl Gate {
 
 /// Returns the statistic whose change has the largest lower end of its confidence interval, and this
 /// end, if it is above `limit`. The estimate of a change is not enough, because the true change may
-/// be smaller. The fastest call counts only if the verdict is about it: otherwise, it contradicts
-/// the other statistics, or is not larger than what other addresses in memory do.
-fn exceeds(
-    compared: &[Compared],
-    verdict: Option<&Verdict>,
-    limit: f64,
-) -> Option<(f64, Statistic)> {
-    let decides = |statistic| {
-        let change = verdict.and_then(Verdict::change);
-        statistic != Statistic::Fastest || change.is_some_and(|of| of.statistic == statistic)
-    };
+/// be smaller. The fastest call is left out unless it counts for a verdict ([`fastest_counts`]).
+fn exceeds(compared: &[Compared], limit: f64, threshold: f64) -> Option<(f64, Statistic)> {
+    let with_fastest = fastest_counts(compared, threshold);
+    let decides = |one: &&Compared| one.statistic != Statistic::Fastest || with_fastest;
     let low = |one: &Compared| Some((one.interval?[0], one.statistic));
-    let all = compared.iter().filter(|one| decides(one.statistic)).filter_map(low);
+    let all = compared.iter().filter(decides).filter_map(low);
     all.filter(|(low, _)| *low > limit).max_by(|x, y| x.0.total_cmp(&y.0))
 }
 
@@ -89,9 +82,18 @@ fn is_judged(compared: &[Compared]) -> bool {
     compared.iter().any(|one| one.interval.is_some())
 }
 
-/// Returns the sentence about a row, or about the whole program, if its change exceeds the limit.
-fn slower(name: &str, compared: &[Compared], verdict: &Verdict, limit: f64) -> Option<String> {
-    let (low, statistic) = exceeds(compared, Some(verdict), limit)?;
+/// Returns the sentence about the whole program if its change exceeds the limit.
+fn of_whole(diff: &Diff, limit: f64, threshold: f64) -> Option<String> {
+    let (low, statistic) = exceeds(&diff.whole.compared, limit, threshold)?;
+    let of = match statistic {
+        Statistic::Fastest | Statistic::Floor => " in its fastest calls",
+        _ => "",
+    };
+    Some(format!("the whole is slower by at least {}{of}", signed(low).trim_start_matches('+')))
+}
+
+fn of_row(compared: &[Compared], name: &str, limit: f64, threshold: f64) -> Option<String> {
+    let (low, statistic) = exceeds(compared, limit, threshold)?;
     let of = match statistic {
         Statistic::Fastest => " in its fastest call",
         Statistic::Floor => " in its floor",
@@ -100,19 +102,19 @@ fn slower(name: &str, compared: &[Compared], verdict: &Verdict, limit: f64) -> O
     Some(format!("{name} is slower by at least {}{of}", signed(low).trim_start_matches('+')))
 }
 
-fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
-    slower(name, &row.compared, &row.verdict, limit)
-}
-
-/// Returns the result of each rule.
+/// Returns the result of each rule. `threshold` is the relative change that the verdicts are about.
 ///
 /// # Errors
 /// Returns an error if nothing matches a rule, or if nothing that matches can be judged, because
 /// such a rule could never hold.
-pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed>, Failure> {
+pub fn check(
+    rules: &[Gate],
+    diff: &Diff,
+    names: &[String],
+    threshold: f64,
+) -> Result<Vec<Failed>, Failure> {
     let check = |rule: &Gate| {
-        let of_whole = &diff.whole;
-        let whole = slower("the whole", &of_whole.compared, &of_whole.verdict, rule.limit);
+        let whole = of_whole(diff, rule.limit, threshold);
         let all = || diff.rows.iter().zip(names);
         let whole_is_judged = is_judged(&diff.whole.compared);
         let rows = match &rule.of {
@@ -124,7 +126,8 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                 if !whole_is_judged && !diff.rows.iter().any(|row| is_judged(&row.compared)) {
                     return Err(nothing(rule, "no time is known in all runs"));
                 }
-                let rows = all().filter_map(|(row, name)| of_row(row, name, rule.limit));
+                let rows = all()
+                    .filter_map(|(row, name)| of_row(&row.compared, name, rule.limit, threshold));
                 whole.into_iter().chain(rows).collect()
             }
             Of::Rows(glob) => {
@@ -140,7 +143,9 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                     return Err(nothing(rule, why));
                 }
                 let matching = all().filter(|(row, _)| is(row));
-                matching.filter_map(|(row, name)| of_row(row, name, rule.limit)).collect()
+                matching
+                    .filter_map(|(row, name)| of_row(&row.compared, name, rule.limit, threshold))
+                    .collect()
             }
             Of::Counter(counter) => {
                 let is = |one: &&analysis::diff::counters::ReadingDiff| one.name == *counter;
@@ -172,7 +177,8 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                             (b > a && more > rule.limit).then_some(more)
                         }
                         Known::Tested(_) => {
-                            exceeds(one.compared.as_slice(), None, rule.limit).map(|(low, _)| low)
+                            let found = exceeds(one.compared.as_slice(), rule.limit, threshold);
+                            found.map(|(low, _)| low)
                         }
                     };
                     let low = low?;
@@ -242,11 +248,9 @@ fn nothing(rule: &Gate, why: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use analysis::diff::verdict::Change;
-
     use super::*;
 
-    /// Makes a comparison of which only the statistic and the interval are known.
+    /// Makes a comparison in which a difference was found.
     fn compared(statistic: Statistic, interval: [f64; 2]) -> Compared {
         Compared {
             statistic,
@@ -254,7 +258,7 @@ mod tests {
             change: (interval[0] + interval[1]) / 2.0,
             interval: Some(interval),
             interval_90: None,
-            p: None,
+            p: Some(0.01),
             deviation: None,
             t: None,
             pairs: 10,
@@ -262,22 +266,20 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_call_counts_if_the_verdict_is_about_it() {
-        let all = [
-            compared(Statistic::Fastest, [0.06, 0.08]),
-            compared(Statistic::Floor, [0.02, 0.04]),
-            compared(Statistic::Typical, [-0.01, 0.03]),
-        ];
-        let said = |verdict: &Verdict, limit| slower("matmul", &all, verdict, limit);
-        let same = Verdict::Same(0.03);
-        assert_eq!(said(&same, 0.05), None);
+    fn the_fastest_call_counts_unless_the_others_contradict_it() {
+        let said = |fastest: [f64; 2], typical: [f64; 2]| {
+            let all = [
+                compared(Statistic::Fastest, fastest),
+                compared(Statistic::Floor, [0.02, 0.06]),
+                compared(Statistic::Typical, typical),
+            ];
+            of_row(&all, "matmul", 0.01, 0.03)
+        };
         let of_floor = "matmul is slower by at least 2.0 % in its floor";
-        assert_eq!(said(&same, 0.01).as_deref(), Some(of_floor));
-        let statistic = Statistic::Fastest;
-        let interval = [0.06, 0.08];
-        let change = Change { statistic, by: 0.07, interval, floor_unchanged: false };
-        let of_fastest = "matmul is slower by at least 6.0 % in its fastest call";
-        assert_eq!(said(&Verdict::Differs(change), 0.05).as_deref(), Some(of_fastest));
+        let of_fastest = "matmul is slower by at least 5.8 % in its fastest call";
+        assert_eq!(said([0.058, 0.062], [0.005, 0.08]).as_deref(), Some(of_fastest));
+        assert_eq!(said([0.058, 0.062], [-0.01, 0.01]).as_deref(), Some(of_floor));
+        assert_eq!(said([0.158, 0.162], [0.005, 0.08]).as_deref(), Some(of_floor));
     }
 
     #[test]

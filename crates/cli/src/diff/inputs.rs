@@ -1,6 +1,6 @@
 //! Finds the runs to compare, and the pairs among them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -103,24 +103,35 @@ impl Inputs {
     }
 }
 
+/// Notes name at most this many losses. A damaged profile can have many unknown ones.
+const MOST_LOSSES: usize = 20;
+
 /// Returns a text for each loss that affects numbers of `runs`, with the first run that has it.
 pub fn losses<'a>(runs: impl Iterator<Item = (&'a Run, &'a Recorded)>) -> Vec<String> {
     let mut number = 0;
+    // The losses by name, in the order in which they were found: the first run and the number of
+    // runs that have the loss.
     let mut found: Vec<(&LossCount, &Run, u128)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for (run, recorded) in runs {
         number += 1;
         for loss in recorded.losses.iter().filter(|loss| loss.severity() > Severity::Note) {
-            match found.iter_mut().find(|(known, ..)| known.name == loss.name) {
+            let place = *places.entry(&loss.name).or_insert(found.len());
+            match found.get_mut(place) {
                 Some((.., runs)) => *runs += 1,
                 None => found.push((loss, run, 1)),
             }
         }
     }
-    let text = |(loss, first, runs): (&LossCount, &Run, u128)| {
+    let text = |(loss, first, runs): &(&LossCount, &Run, u128)| {
         let (name, help, path) = (&loss.name, loss.help(), first.path.display());
         format!("{name} in {runs} of {}, first in {path}: {help}", plural(number, "run"))
     };
-    found.into_iter().map(text).collect()
+    let mut texts: Vec<String> = found.iter().take(MOST_LOSSES).map(text).collect();
+    if let more @ 1.. = found.len().saturating_sub(MOST_LOSSES) {
+        texts.push(format!("and {more} more kinds of losses"));
+    }
+    texts
 }
 
 /// The smallest allowed threshold for datasets. The quantiles in a dataset have a relative error of

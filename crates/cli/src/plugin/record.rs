@@ -66,8 +66,8 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let files = files_or_variable(&args.paths)?;
     let types = args.kinds.as_deref().map(plugin_kinds::parse).transpose()?.unwrap_or_default();
     let lock = DirectoryLock::wait(&args.output);
-    let interrupted = Interrupted::new();
     make_way(&args.output, &lock)?;
+    let interrupted = Interrupted::new();
     fs::create_dir_all(&args.output)
         .map_err(|e| Failure::new(format!("create {}: {e}", args.output.display())))?;
     drop(lock);
@@ -104,6 +104,9 @@ fn record(
     let (base_ns, begin) = (base_ns(), Moment::now());
     import.begins_at(begin.monotonic_ns.saturating_sub(begin.utc_ns).saturating_add(base_ns));
     recordings.iter_mut().for_each(|recording| recording.tell("start"));
+    if interrupted.paused.get() {
+        recordings.iter_mut().for_each(|recording| recording.tell("pause"));
+    }
     interrupted.sleep_or(Duration::from_nanos(args.duration_ns), |paused| {
         let order = if paused { "pause" } else { "resume" };
         recordings.iter_mut().for_each(|recording| recording.tell(order));
@@ -201,6 +204,8 @@ struct Interrupted {
     before: libc::sigset_t,
     /// Whether SIGINT or SIGTERM has ended a sleep.
     is_over: Cell<bool>,
+    /// Whether SIGUSR1 has paused the recording, which may not have started yet.
+    paused: Cell<bool>,
 }
 
 impl Interrupted {
@@ -214,7 +219,7 @@ impl Interrupted {
                 libc::sigaddset(&mut set, signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
-            Self { set, before, is_over: Cell::new(false) }
+            Self { set, before, is_over: Cell::new(false), paused: Cell::new(false) }
         }
     }
 
@@ -240,7 +245,6 @@ impl Interrupted {
     /// ended an earlier sleep. At each SIGUSR1, calls `pause` with `true` to pause or `false` to
     /// resume.
     fn sleep_or(&self, duration: Duration, mut pause: impl FnMut(bool)) {
-        let mut paused = false;
         let until = Instant::now() + duration;
         while !self.is_over.get() {
             let left = until.saturating_duration_since(Instant::now());
@@ -255,8 +259,8 @@ impl Interrupted {
             // about the signal is wanted.
             match unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } {
                 libc::SIGUSR1 => {
-                    paused = !paused;
-                    pause(paused);
+                    self.paused.set(!self.paused.get());
+                    pause(self.paused.get());
                 }
                 1.. => self.is_over.set(true),
                 _ => {}
@@ -273,7 +277,15 @@ struct Recording {
     doing: String,
     done: Option<Listed>,
     /// Why the child was killed; `None` if it was not.
-    killed: Option<String>,
+    killed: Option<Killed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killed {
+    /// It took too long.
+    Late,
+    /// The user ended the recording before the plugin was ready.
+    Unready,
 }
 
 /// Makes a pipe, and returns the reading end and the writing end.
@@ -373,7 +385,7 @@ impl Recording {
                 Ok(answer) => self.take(answer),
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return self.give_up(),
                 Err(RecvTimeoutError::Timeout) if interrupted.is_over() => {
-                    return self.kill("was ended, because the recording was over,".to_owned());
+                    return self.kill(Killed::Unready);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -382,10 +394,10 @@ impl Recording {
     }
 
     fn give_up(&mut self) {
-        self.kill(gave_up(PATIENCE));
+        self.kill(Killed::Late);
     }
 
-    fn kill(&mut self, why: String) {
+    fn kill(&mut self, why: Killed) {
         self.killed = Some(why);
         let _ = self.child.kill();
     }
@@ -425,19 +437,23 @@ impl Recording {
         }
         let status = self.child.wait();
         let died = match status {
-            _ if self.killed.is_some() => self.killed,
+            _ if self.killed == Some(Killed::Late) => Some(gave_up(PATIENCE)),
+            _ if self.killed.is_some() => Some("was ended with the recording".to_owned()),
             // If the status is 0, but [`Answer::Done`] did not arrive, the plugin has called
             // `exit`.
             Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,
         };
-        Outcome { doing: self.doing, died, ending, done: self.done }
+        let is_unready = self.killed == Some(Killed::Unready);
+        Outcome { doing: self.doing, died, is_unready, ending, done: self.done }
     }
 }
 
 struct Outcome {
     doing: String,
     died: Option<String>,
+    /// Whether the user ended the recording before the plugin was ready. This is no loss.
+    is_unready: bool,
     ending: io::Result<Ending>,
     done: Option<Listed>,
 }
@@ -465,7 +481,7 @@ impl Outcome {
         }
         if let Some(died) = &self.died {
             say!("{file}: {died} {}", self.doing);
-            failed += 1;
+            failed += u64::from(!self.is_unready);
         } else if let Some(listed) = self.done.as_ref().filter(|done| done.profilers.is_empty()) {
             failed += u64::from(listed.problems.is_empty());
         }
