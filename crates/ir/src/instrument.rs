@@ -39,7 +39,7 @@ pub struct Instrumented {
 pub struct Counts {
     /// The functions with bodies.
     pub functions: usize,
-    /// The loops of the functions that neither the filter nor [`Body::strange`] leaves out.
+    /// The loops of the functions that neither the filter nor `Body::strange` leaves out.
     pub loops: usize,
     /// The functions with an id.
     pub instrumented_functions: usize,
@@ -66,7 +66,7 @@ pub struct Analysis {
 
 impl Analysis {
     /// Reads a function and finds its loops. A function that must be left unchanged
-    /// ([`Body::strange`]) gets no loops.
+    /// (`Body::strange`) gets no loops.
     pub fn read<'a>(
         &mut self,
         text: &'a [u8],
