@@ -143,7 +143,7 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn draw(&self) -> u64 {
-        self.run.clock.begin()
+        self.clock.begin()
     }
 
     fn draw_next(&mut self, half: usize) {
@@ -180,7 +180,7 @@ impl Thread {
         if entered == 0 {
             return None;
         }
-        let took = self.run.clock.begin().wrapping_sub(entered);
+        let took = self.clock.begin().wrapping_sub(entered);
         self.draw_next(half);
         Some(took)
     }
@@ -230,7 +230,7 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
-        let now = self.run.clock.begin();
+        let now = self.clock.begin();
         if entered[AFTER] != 0 {
             // A half that contains a flush (handing over a full page of records) is left out: pages
             // store the time of flushes separately.
