@@ -48,7 +48,7 @@
 //! | [`kind`] | kinds of events: the published ones and those of your own |
 //! | [`trace`] | handing over events, counters, devices and streams |
 //! | [`clock`] | from the times of a device to the times of a trace |
-//! | [`export`] | the C functions behind [`export_plugin!`] |
+//! | [`export`] | the C functions of a plugin that is made with [`export_plugin!`] |
 //! | [`signals`] | starting threads that get none of the program's signals |
 //!
 //! `include/counterpoint/kineto_plugin.h` is the interface in C, with the order of calls.

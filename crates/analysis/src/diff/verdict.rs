@@ -208,15 +208,10 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         // contain 0, too.
         let may_be_equal =
             |one: &Compared| one.interval.is_some_and(|[low, high]| low <= 0.0 && high >= 0.0);
-        let floor = |one: &&Compared| one.statistic == Statistic::Floor;
-        let fastest = |one: &&Compared| one.statistic == Statistic::Fastest;
+        let of = |statistic| known.iter().find(|one| one.statistic == statistic);
         let floor_unchanged = statistic == Statistic::Typical
-            && known
-                .iter()
-                .copied()
-                .find(floor)
-                .is_some_and(|one| !differs(one) && may_be_equal(one))
-            && !known.iter().copied().find(fastest).is_some_and(differs);
+            && of(Statistic::Floor).is_some_and(|one| !differs(one) && may_be_equal(one))
+            && !of(Statistic::Fastest).is_some_and(|one| differs(one));
         return Verdict::Differs(Change { statistic, by: one.change, interval, floor_unchanged });
     }
     let limit = threshold.ln_1p();

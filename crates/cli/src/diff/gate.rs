@@ -82,24 +82,29 @@ fn is_judged(compared: &[Compared]) -> bool {
     compared.iter().any(|one| one.interval.is_some())
 }
 
-/// Returns the sentence about the whole program if its change exceeds the limit.
-fn of_whole(diff: &Diff, limit: f64, threshold: f64) -> Option<String> {
-    let (low, statistic) = exceeds(&diff.whole.compared, limit, threshold)?;
-    let of = match statistic {
-        Statistic::Fastest | Statistic::Floor => " in its fastest calls",
-        _ => "",
-    };
-    Some(format!("the whole is slower by at least {}{of}", signed(low).trim_start_matches('+')))
-}
-
-fn of_row(compared: &[Compared], name: &str, limit: f64, threshold: f64) -> Option<String> {
+/// Returns the sentence about a row, or about the whole program, if its change exceeds `limit`. The
+/// last argument says in words that the change is one of the fastest call, or of the floor.
+fn slower(
+    name: &str,
+    compared: &[Compared],
+    [limit, threshold]: [f64; 2],
+    [fastest, floor]: [&str; 2],
+) -> Option<String> {
     let (low, statistic) = exceeds(compared, limit, threshold)?;
     let of = match statistic {
-        Statistic::Fastest => " in its fastest call",
-        Statistic::Floor => " in its floor",
+        Statistic::Fastest => fastest,
+        Statistic::Floor => floor,
         _ => "",
     };
     Some(format!("{name} is slower by at least {}{of}", signed(low).trim_start_matches('+')))
+}
+
+fn of_whole(diff: &Diff, limits: [f64; 2]) -> Option<String> {
+    slower("the whole", &diff.whole.compared, limits, [" in its fastest calls"; 2])
+}
+
+fn of_row(compared: &[Compared], name: &str, limits: [f64; 2]) -> Option<String> {
+    slower(name, compared, limits, [" in its fastest call", " in its floor"])
 }
 
 /// Returns the result of each rule. `threshold` is the relative change that the verdicts are about.
@@ -114,7 +119,8 @@ pub fn check(
     threshold: f64,
 ) -> Result<Vec<Failed>, Failure> {
     let check = |rule: &Gate| {
-        let whole = of_whole(diff, rule.limit, threshold);
+        let limits = [rule.limit, threshold];
+        let whole = of_whole(diff, limits);
         let all = || diff.rows.iter().zip(names);
         let whole_is_judged = is_judged(&diff.whole.compared);
         let rows = match &rule.of {
@@ -126,8 +132,7 @@ pub fn check(
                 if !whole_is_judged && !diff.rows.iter().any(|row| is_judged(&row.compared)) {
                     return Err(nothing(rule, "no time is known in all runs"));
                 }
-                let rows = all()
-                    .filter_map(|(row, name)| of_row(&row.compared, name, rule.limit, threshold));
+                let rows = all().filter_map(|(row, name)| of_row(&row.compared, name, limits));
                 whole.into_iter().chain(rows).collect()
             }
             Of::Rows(glob) => {
@@ -143,9 +148,7 @@ pub fn check(
                     return Err(nothing(rule, why));
                 }
                 let matching = all().filter(|(row, _)| is(row));
-                matching
-                    .filter_map(|(row, name)| of_row(&row.compared, name, rule.limit, threshold))
-                    .collect()
+                matching.filter_map(|(row, name)| of_row(&row.compared, name, limits)).collect()
             }
             Of::Counter(counter) => {
                 let is = |one: &&analysis::diff::counters::ReadingDiff| one.name == *counter;
@@ -273,7 +276,7 @@ mod tests {
                 compared(Statistic::Floor, [0.02, 0.06]),
                 compared(Statistic::Typical, typical),
             ];
-            of_row(&all, "matmul", 0.01, 0.03)
+            of_row(&all, "matmul", [0.01, 0.03])
         };
         let of_floor = "matmul is slower by at least 2.0 % in its floor";
         let of_fastest = "matmul is slower by at least 5.8 % in its fastest call";
