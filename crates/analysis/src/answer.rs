@@ -24,8 +24,7 @@ const AROUND_ALL: f64 = 0.95;
 /// The fewest rows that together take more than half of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Most {
-    /// Number of the rows. Number of these rows: less than half of the rows whose calls belong to
-    /// threads.
+    /// Number of these rows: less than half of the rows whose calls belong to threads.
     pub rows: usize,
     /// The part of the time that these rows take, from 0 to 1.
     pub share: f64,
@@ -82,8 +81,8 @@ pub struct Around {
 /// calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dominant {
-    /// The function. The function. If several rows have the function's name, this is the op of the
-    /// row with the most self time.
+    /// The function. If several rows have the function's name, this is the op of the row with the
+    /// most self time.
     pub op: OpId,
     /// The part of the time in calls that all rows with the function's name take together, from 0
     /// to 1.

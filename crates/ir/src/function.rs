@@ -311,8 +311,8 @@ impl Body {
         &self.phis[from as usize..to as usize]
     }
 
-    /// Returns the control-flow graph. Returns the graph of the blocks, in which two edges between
-    /// the same blocks are both present.
+    /// Returns the graph of the blocks, in which two edges between the same blocks are both
+    /// present.
     pub fn graph(&self) -> Graph {
         let mut starts = Vec::with_capacity(self.blocks.len() + 1);
         starts.extend(self.blocks.iter().map(|block| block.edges.0));

@@ -26,7 +26,7 @@ pub trait Print {
     fn setting(&mut self, offset: usize) -> String;
     /// Returns a number as an operand.
     fn number(&mut self, number: u64) -> String;
-    /// Computes a binary operation. Computes a number from `a` and `b` with LLVM's instruction
+    /// Computes a number from `a` and `b` with LLVM's instruction
     /// `op`.
     fn binary(&mut self, op: &str, a: &str, b: &str) -> String;
     /// Compares two numbers. `how` is LLVM's condition.

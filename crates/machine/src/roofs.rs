@@ -52,8 +52,8 @@ pub struct Compute {
     pub fused: bool,
     /// Number of cores that worked.
     pub cores: u32,
-    /// Operations per second. Operations per second; an instruction that multiplies and adds counts
-    /// as two operations for each number.
+    /// Operations per second; an instruction that multiplies and adds counts as two operations for
+    /// each number.
     pub rate: Rate,
 }
 

@@ -58,8 +58,8 @@ impl Measurement {
         self.problem = None;
     }
 
-    /// Returns the exact count. Returns the count, or `None` if no counter has this name, if the
-    /// counter could not be read, or if it ran for only a part of the time.
+    /// Returns the count, or `None` if no counter has this name, if the counter could not be read,
+    /// or if it ran for only a part of the time.
     pub fn value(&self, name: &str) -> Option<u64> {
         self.count(name)?.exact()
     }

@@ -458,8 +458,7 @@ impl Manifest {
     }
 }
 
-/// Writes `value` as JSON. Writes `value` as JSON to the file `name` in `dir`, and replaces an
-/// existing file.
+/// Writes `value` as JSON to the file `name` in `dir`, and replaces an existing file.
 pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Result<()> {
     dir.replace(name, &json_of(dir, name, value)?)
 }

@@ -67,8 +67,8 @@ struct Process {
     name: String,
     arguments: Vec<String>,
     job: Option<Job>,
-    /// The directory's name. The name of the process's directory, which is opened for each write: a
-    /// trace may have more processes than we may have open files.
+    /// The name of the process's directory, which is opened for each write: a trace may have more
+    /// processes than we may have open files.
     part: String,
     threads: u32,
     exports: u32,

@@ -13,7 +13,7 @@ use super::options::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// An option. An option of clang; `value` is the next argument if that is the option's value.
+    /// An option of clang; `value` is the next argument if that is the option's value.
     Option,
     /// A C or C++ file.
     Source,

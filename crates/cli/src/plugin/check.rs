@@ -119,8 +119,7 @@ impl Report {
         if self.asked.iter().all(is_asked) { Verdict::Conforms } else { Verdict::Unknown }
     }
 
-    /// Adds a finding. Adds a finding, or only the name of the probe if an equal finding exists
-    /// already.
+    /// Adds a finding, or only the name of the probe if an equal finding exists already.
     fn add(&mut self, probe: &Probe, level: Level, clause: &'static Clause, what: String) {
         let is_same = |known: &&mut Finding| {
             (known.level, known.clause, &known.what) == (level, clause, &what)

@@ -33,8 +33,8 @@ const GRAIN: u64 = 3 * 512;
 /// low address bits as the loads after them, and some processors wait in that case.
 const APART: u64 = 1024 + 64;
 
-/// The blocks. The blocks of all cores; `sizes` gives the bytes of one core's block for each level
-/// and number of working cores.
+/// The blocks of all cores; `sizes` gives the bytes of one core's block for each level and number
+/// of working cores.
 pub struct Blocks {
     sizes: Vec<(Option<u32>, u32, u64)>,
     memory: Vec<Mapping>,

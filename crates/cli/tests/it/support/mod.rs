@@ -270,8 +270,7 @@ impl Programs {
             .expect("a C compiler: Rust links with it")
     }
 
-    /// Compiles `NAME.cc`. Compiles `NAME.cc`, or skips the test and returns `None` if there is no
-    /// C++ compiler.
+    /// Compiles `NAME.cc`, or skips the test and returns `None` if there is no C++ compiler.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
         // The C headers initialise structures with {0}, which `-Wmissing-field-initializers` would
         // report.
@@ -378,8 +377,7 @@ impl Recorded {
             .collect()
     }
 
-    /// Returns the exported calls. Returns the rows of `counterpoint export`, each as a map from
-    /// column names to fields.
+    /// Returns the rows of `counterpoint export`, each as a map from column names to fields.
     pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
         let mut export = Command::new(&self.program);
         export.arg("export").arg(self.path()).args(["--format", "csv"]);

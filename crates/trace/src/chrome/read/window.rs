@@ -45,8 +45,7 @@ impl<R: Read> Window<R> {
         self.consumed += bytes as u64;
     }
 
-    /// Reads more bytes. Reads more of the document into the window, and returns false at the end
-    /// of the document.
+    /// Reads more of the document into the window, and returns false at the end of the document.
     pub(super) fn more(&mut self) -> Result<bool, ReadError> {
         if self.ended {
             return Ok(false);

@@ -25,8 +25,7 @@ enum Typed<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Parses a JSON object. Parses a JSON object; the result is empty if `json` is missing or not
-    /// an object.
+    /// Parses a JSON object; the result is empty if `json` is missing or not an object.
     pub fn of(json: Option<&'a str>) -> Self {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }
