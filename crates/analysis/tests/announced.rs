@@ -7,6 +7,7 @@
 use analysis::{Estimate, Options, ProbeCost, summarize};
 use profile::{Role, Usage};
 use record::brackets::{Brackets, Histogram, bucket_of};
+use record::counts::steps::{Steps, ThreadSteps};
 use testkit::{CallScript, Item, ProfileScript};
 
 fn cost(script: &ProfileScript) -> ProbeCost {
@@ -250,6 +251,29 @@ fn a_budget_of_0_has_a_price() {
     let waiting = found.waiting.unwrap();
     assert_eq!(waiting.low, 0.0);
     assert!(waiting.value > 0.0 && waiting.high < found.total().high, "{waiting:?} of {found:?}");
+}
+
+/// In a run with a budget, no task of the worker was timed. But its tasks were counted, and a step
+/// of the program took twice as much processor time as its launching thread used in the step.
+#[test]
+fn a_worker_whose_tasks_were_never_timed_waits_in_steps() {
+    let mut script = ops();
+    script.budget(0.02);
+    let process = &mut script.processes[0];
+    process.announced = vec![announced(0, 20, 10, 40)];
+    let [op, region, task] = [0, 1, 2].map(|at| process.op_exports[at].id);
+    let main = &mut process.threads[0];
+    main.counted(op, 100, 100, 0).counted(region, 10, 0, 0).counted(task, 10, 0, 0);
+    process.thread("worker").counted(task, 10, 0, 0);
+    assert_eq!(cost(&script).waiting, None, "nothing is known of the worker");
+    let steps = Steps { steps: 50, of_thread: 2_000, ..Steps::default() };
+    script.processes[0].threads[0].steps = Some(ThreadSteps { steps, rows: vec![] });
+    let found = cost(&script);
+    // 120 of 130 calls, and all announcements, are on the launching thread.
+    let longer = (found.probes.value + found.counting.value) * 120.0 / 130.0 + 3_300.0;
+    let waiting = found.waiting.unwrap();
+    assert!((waiting.value / longer - 1.0).abs() < 1e-6, "{waiting:?}, {longer}");
+    assert!(waiting.low <= 0.5 * waiting.value && waiting.high > waiting.value, "{waiting:?}");
 }
 
 /// In a run with a budget, a timed task represents several tasks, according to its weight. So the

@@ -20,14 +20,19 @@
 //! outside of its own tasks ([`part_of_calls`]). Wall time cannot be used for this. When the
 //! launching thread sleeps, for example until its data is there, it is not in the recorder, and its
 //! workers soon sleep as well.
+//!
+//! In a run with a budget, a page takes too long for this comparison, because few calls are
+//! recorded. If the program has steps, the two processor times are those of a step
+//! ([`profile::Steps::of_thread`]); otherwise, they are those of the whole program.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use profile::brackets::{Brackets, Histogram};
-use profile::{CountedCalls, Profile, Role};
+use profile::{Process, Profile, Role, Steps, Thread};
 
 use super::brackets::{LONGEST_NS, mean};
 use super::in_place::InPlace;
+use super::kinds::Kinds;
 use super::sum;
 use crate::estimate::Estimate;
 use crate::threads::ThreadTime;
@@ -71,17 +76,9 @@ pub(super) fn announcing(
 /// PyTorch, whose announcements the recorder measures. In a run with a budget, this includes ops
 /// that were only counted.
 fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
-    let recorded = || in_place.threads(process).map(|(_, kinds)| kinds.announced).sum();
-    if profile.manifest.budget.is_none() {
-        return recorded();
-    }
-    let all = profile.counted().iter().filter(|of| of.process == process);
-    let is_op = |export: u32| {
-        let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
-        op.is_some_and(|op| op.role == Role::Op && profile.ops.host_of(op).program_between_ops)
-    };
-    let counted = all.filter(|of| is_op(of.export)).map(CountedCalls::seen);
-    counted.fold(0, u64::saturating_add).max(recorded())
+    let recorded: u64 = in_place.threads(process).map(|(_, kinds)| kinds.announced).sum();
+    let counted = counted(profile, process).into_values().map(|of| of.announced);
+    counted.fold(0, u64::saturating_add).max(recorded)
 }
 
 /// Returns the processor time that waiting threads used because the recorder lengthened the
@@ -98,32 +95,48 @@ pub(super) fn waiting(
     threads: &[ThreadTime],
     [brackets, announcing]: [Estimate; 2],
 ) -> Option<Estimate> {
+    let of = profile.processes.get(process)?;
+    let has_budget = profile.manifest.budget.is_some();
+    let counted = counted(profile, process);
+    let recorded: BTreeMap<usize, Kinds> = in_place.threads(process).collect();
     let (mut launching, mut their, mut all) = (0u64, Made::default(), Made::default());
     let (mut workers, mut waited, mut busy) = (0u64, None, Estimate::exact(0.0));
+    let mut in_tasks = Estimate::exact(0.0);
     let mut moments = Vec::new();
-    for (thread, kinds) in in_place.threads(process) {
-        let calls = calls_of(profile, process, thread).max(kinds.all);
-        let made = Made { calls: calls as f64, announced: kinds.announced as f64 };
+    for (index, thread) in of.threads.iter().enumerate() {
+        let kinds = recorded.get(&index).copied().unwrap_or_default();
+        let counts = counted.get(&thread.uid).copied().unwrap_or_default();
+        let made = Made {
+            calls: counts.calls.max(kinds.all) as f64,
+            announced: counts.announced.max(kinds.announced) as f64,
+        };
         all.add(made);
-        let time = threads.iter().find(|t| t.process == process && t.thread == thread);
+        let time = threads.iter().find(|t| t.process == process && t.thread == index);
+        let used = used_until_end(of, thread).filter(|_| has_budget);
+        let used = used.or_else(|| time.and_then(|time| time.cpu_ns));
         let tasks = kinds.in_tasks().times(profile.timeline.ns_per_tick());
-        if kinds.works_for_others() {
+        if kinds.works_for_others() || counts.works_for_others() {
             workers += 1;
-            if let Some(ns) = time.and_then(|time| waited_ns(time, tasks)) {
+            if let Some(ns) = used.map(|used| waited_ns(used, time, tasks)) {
                 waited = Some(sum(waited.into_iter().chain([ns])));
             }
-        } else if kinds.regions > 0 {
+        } else if kinds.regions > 0 || counts.regions > 0 {
             launching += 1;
             their.add(made);
-            let used = time.map_or(0.0, |time| time.cpu_ns.unwrap_or(time.wall_ns));
+            let used = used.unwrap_or_else(|| time.map_or(0.0, |time| time.wall_ns));
             busy = sum([busy, rest(used, tasks)]);
-            moments.extend(moments_of(profile, process, thread, in_place));
+            // If tasks were only counted, nothing is known about their times.
+            let part = match counts.tasks > 0 && tasks.high <= 0.0 {
+                true => Estimate { value: 0.0, low: 0.0, high: 1.0 },
+                false => tasks.times(1.0 / used.max(1.0)),
+            };
+            in_tasks = sum([in_tasks, part]);
+            moments.extend(moments_of(profile, process, index, in_place));
         }
     }
-    if launching == 0 {
+    if launching == 0 || workers == 0 {
         return None;
     }
-    let waited = waited?;
     let of_calls = their.calls / all.calls.max(1.0);
     let of_announced = match all.announced > 0.0 {
         true => their.announced / all.announced,
@@ -131,8 +144,17 @@ pub(super) fn waiting(
     };
     let longer = sum([brackets.times(of_calls), announcing.times(of_announced)]);
     let most = workers as f64 / launching as f64;
+    if let Some(steps) = of.steps.filter(|steps| steps.of_thread > 0) {
+        let part = part_of_steps(&steps, in_tasks.times(1.0 / launching as f64), most);
+        return Some(Estimate {
+            value: longer.value * part.value,
+            low: longer.low * part.low * LEAST_WAITING,
+            high: longer.high * part.high,
+        });
+    }
+    let waited = waited?;
     // In a run with a budget, the recorded regions are too few to say how long workers waited.
-    let by_pages = profile.manifest.budget.is_none() && !moments.is_empty();
+    let by_pages = !has_budget && !moments.is_empty();
     let part = |waited: f64, busy: f64| match waited > 0.0 {
         true if by_pages => most * part_of_calls(&moments, waited / most),
         true => (waited / busy).min(most),
@@ -143,6 +165,26 @@ pub(super) fn waiting(
         low: longer.low * part(waited.low, busy.high) * LEAST_WAITING,
         high: longer.high * part(waited.high, busy.low),
     })
+}
+
+/// Returns how many threads, on average, wait for a launching thread while it is outside of its
+/// tasks, in a step of the program. `in_tasks` is the part of the launching thread's processor time
+/// that it is in tasks, and `most` the number of its workers. Each worker is in tasks for as long
+/// as the launching thread:
+///
+/// ```text
+///   processor time of the process − that of the thread − most · in tasks
+///   ────────────────────────────────────────────────────────────────────
+///             that of the thread − in tasks
+/// ```
+fn part_of_steps(steps: &Steps, in_tasks: Estimate, most: f64) -> Estimate {
+    let others = steps.of_thread as f64 / 1_000.0 - 1.0;
+    let part = |in_tasks: f64| {
+        let outside = (1.0 - in_tasks).max(0.0);
+        let waits = (others - most * in_tasks).max(0.0);
+        if outside > 0.0 { (waits / outside).min(most) } else { 0.0 }
+    };
+    Estimate { value: part(in_tasks.value), low: part(in_tasks.high), high: part(in_tasks.low) }
 }
 
 /// Number of calls, and of ops that were announced.
@@ -227,13 +269,55 @@ fn part_of_calls(moments: &[Moment], waited: f64) -> f64 {
     if all > 0.0 { during / all } else { 0.0 }
 }
 
-/// Returns the number of calls of a thread that were counted, timed or not. 0 without a budget.
-fn calls_of(profile: &Profile, process: usize, thread: usize) -> u64 {
-    let threads = profile.processes.get(process).map(|of| &of.threads);
-    let Some(thread) = threads.and_then(|threads| threads.get(thread)) else { return 0 };
-    let all = profile.counted().iter();
-    let own = all.filter(|of| of.process == process && of.thread_uid == thread.uid);
-    own.map(CountedCalls::seen).fold(0, u64::saturating_add)
+/// The calls of a thread that were counted, timed or not, in a run with a budget.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    calls: u64,
+    announced: u64,
+    regions: u64,
+    tasks: u64,
+}
+
+impl Counted {
+    /// Whether the thread works on regions of other threads: it has more tasks than regions. A
+    /// thread that launches regions has one task in each of them. The two numbers can differ a
+    /// little, for example if counting begins or ends inside of a region.
+    fn works_for_others(&self) -> bool {
+        self.tasks > self.regions.saturating_add(self.regions / 16)
+    }
+}
+
+/// Returns the counted calls of each thread of a process, by `thread_uid`. Empty without a budget.
+fn counted(profile: &Profile, process: usize) -> BTreeMap<u32, Counted> {
+    let mut found = BTreeMap::<u32, Counted>::new();
+    for of in profile.counted().iter().filter(|of| of.process == process) {
+        let (sums, seen) = (found.entry(of.thread_uid).or_default(), of.seen());
+        sums.calls = sums.calls.saturating_add(seen);
+        let op = profile.ops.of(process, of.export).and_then(|op| profile.ops.get(op));
+        let sum = match op.map(|op| op.role) {
+            Some(Role::Region) => &mut sums.regions,
+            Some(Role::Task) => &mut sums.tasks,
+            Some(Role::Op) if op.is_some_and(|op| profile.ops.host_of(op).program_between_ops) => {
+                &mut sums.announced
+            }
+            _ => continue,
+        };
+        *sum = sum.saturating_add(seen);
+    }
+    found
+}
+
+/// Returns the processor time of a thread from its first call to the end of its process, in ns.
+/// `None` if the thread had ended before, or if the process did not end in an orderly way.
+fn used_until_end(process: &Process, thread: &Thread) -> Option<f64> {
+    // The kernel may give the id of a thread that has ended to a later one.
+    let latest = process.threads.iter().rfind(|of| of.tid == thread.tid)?;
+    if latest.uid != thread.uid {
+        return None;
+    }
+    let first = thread.headers().next()?.start.usage?.cpu_ns;
+    let end = process.thread_times.as_ref()?.iter().find(|of| of.tid == thread.tid)?.cpu_ns;
+    Some(end.checked_sub(first)? as f64)
 }
 
 fn rest(used: f64, tasks: Estimate) -> Estimate {
@@ -244,26 +328,50 @@ fn rest(used: f64, tasks: Estimate) -> Estimate {
 /// Whether some thread runs tasks of other threads' regions, and therefore waits for these threads.
 /// If two or more threads have counted tasks, some of them are assumed to work for another thread.
 pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bool {
-    let role = |export: u32| {
-        let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
-        op.map(|op| op.role)
-    };
-    let counted = profile.counted().iter().filter(|of| of.process == process && of.calls > 0);
-    let tasks = counted.filter(|of| role(of.export) == Some(Role::Task));
-    let threads: BTreeSet<u32> = tasks.map(|of| of.thread_uid).collect();
-    threads.len() > 1 || in_place.threads(process).any(|(_, kinds)| kinds.works_for_others())
+    let counted = counted(profile, process);
+    counted.values().filter(|of| of.tasks > 0).count() > 1
+        || in_place.threads(process).any(|(_, kinds)| kinds.works_for_others())
 }
 
 /// Returns the processor time, in ns, that a thread used outside of its calls and outside of the
-/// recorder. `tasks` is the time in tasks; in a run with a budget, it is estimated from the timed
-/// tasks. If the time in calls is not known, returns the processor time outside of tasks, with an
-/// interval from 0 to the whole processor time.
-fn waited_ns(time: &ThreadTime, tasks: Estimate) -> Option<Estimate> {
-    let used = time.cpu_ns?;
-    if time.dispatch_known {
+/// recorder. `used` is the thread's whole processor time. `tasks` is the time in tasks; in a run
+/// with a budget, it is estimated from the timed tasks. If the time in calls is not known, returns
+/// the processor time outside of tasks, with an interval from 0 to the whole processor time.
+fn waited_ns(used: f64, time: Option<&ThreadTime>, tasks: Estimate) -> Estimate {
+    if let Some(time) = time.filter(|time| time.dispatch_known) {
         let known = time.dispatch_ns + time.recorder_ns;
         let (low, high) = (tasks.low - tasks.value, tasks.high - tasks.value);
-        return Some(rest(used, Estimate { value: known, low: known + low, high: known + high }));
+        return rest(used, Estimate { value: known, low: known + low, high: known + high });
     }
-    Some(Estimate { low: 0.0, high: used, ..rest(used, tasks) })
+    Estimate { low: 0.0, high: used, ..rest(used, tasks) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// If all threads are on processors during the whole step, it does not matter for how long they
+    /// are in tasks.
+    #[test]
+    fn threads_that_never_sleep_wait_whenever_the_launching_one_is_outside_of_tasks() {
+        let steps = |of_thread| Steps { of_thread, ..Steps::default() };
+        let in_tasks = Estimate { value: 0.6, low: 0.2, high: 0.75 };
+        let part = part_of_steps(&steps(2_000), in_tasks, 1.0);
+        let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9;
+        assert!([part.value, part.low, part.high].iter().all(|part| near(*part, 1.0)), "{part:?}");
+        // Of 100 ms, a worker is on a processor for 90 ms, and in tasks for 60, 75 or 20 ms.
+        let part = part_of_steps(&steps(1_900), in_tasks, 1.0);
+        assert!(
+            near(part.value, 0.75) && near(part.low, 0.6) && near(part.high, 0.875),
+            "{part:?}"
+        );
+        // Of three workers, each waits for 20 of the 40 ms.
+        assert!(near(part_of_steps(&steps(3_400), in_tasks, 3.0).value, 1.5));
+        // Other threads of the program used more time than three workers can use.
+        assert!(near(part_of_steps(&steps(9_000), in_tasks, 3.0).value, 3.0));
+        for of_thread in [0, 1_000, 1_500] {
+            assert_eq!(part_of_steps(&steps(of_thread), in_tasks, 1.0).value, 0.0);
+        }
+        assert_eq!(part_of_steps(&steps(2_000), Estimate::exact(1.0), 1.0).value, 0.0);
+    }
 }

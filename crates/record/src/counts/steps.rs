@@ -14,32 +14,47 @@
 //! step's weight. If a step that is away takes too long, the host announces the rest of the step's
 //! ops, and their calls are counted. Calls outside of steps are counted, too.
 
-use crate::wire::wire;
+use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 
 /// Number of words of [`Steps`] in a table's header.
 pub const STEPS_WORDS: usize = 16;
 
 macro_rules! steps {
-    ($($(#[$doc:meta])* $field:ident,)*) => {
+    ($($(#[$doc:meta])* $field:ident),* ; $(#[$last_doc:meta])* $last:ident) => {
         /// What one thread has counted about the steps of its process.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Steps {
             $($(#[$doc])* pub $field: u64,)*
+            $(#[$last_doc])*
+            pub $last: u64,
         }
 
-        wire!(Steps { $($field),* });
-
         impl Steps {
-            /// Returns the fields as words, padded with zeros.
+            /// Returns the fields as words.
             pub fn to_words(self) -> [u64; STEPS_WORDS] {
-                let mut words = [0; STEPS_WORDS];
-                words.iter_mut().zip([$(self.$field),*]).for_each(|(to, from)| *to = from);
-                words
+                [$(self.$field,)* self.$last]
             }
 
-            pub fn from_words(words: [u64; STEPS_WORDS]) -> Self {
-                let mut words = words.into_iter();
-                Self { $($field: words.next().unwrap_or(0)),* }
+            pub fn from_words([$($field,)* $last]: [u64; STEPS_WORDS]) -> Self {
+                Self { $($field,)* $last }
+            }
+        }
+
+        impl Wire for ThreadSteps {
+            fn put(&self, e: &mut Encoder) {
+                $(self.steps.$field.put(e);)*
+                self.rows.put(e);
+                self.steps.$last.put(e);
+            }
+
+            fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+                let mut steps = Steps { $($field: Wire::get(d)?,)* $last: 0 };
+                let rows = Wire::get(d)?;
+                // Frames of earlier versions end here.
+                if d.remaining() > 0 {
+                    steps.$last = Wire::get(d)?;
+                }
+                Ok(Self { steps, rows })
             }
         }
     };
@@ -79,7 +94,11 @@ steps! {
     /// See [`Self::away_ns`].
     away_timed,
     /// See [`Self::away_ns`].
-    away_spread,
+    away_spread;
+    /// The processor time of the process in a step, in thousandths of the processor time of the
+    /// thread that begins the steps: the median of the latest timed steps (at most 32). 0 before
+    /// the ninth step, and in recordings of earlier versions.
+    of_thread
 }
 
 impl Steps {
@@ -115,5 +134,3 @@ pub struct ThreadSteps {
     /// The exports that have calls in steps of the sample, or estimated calls.
     pub rows: Vec<SampledCalls>,
 }
-
-wire!(ThreadSteps { steps, rows });

@@ -87,13 +87,26 @@ fn frames() -> [CountsFrame; 2] {
     let row = |export, calls| CountsRow { export, calls, timed: 3, counted: 1 };
     let spent = Spent { cpu_ns: 1 << 40, price_ns: 77, told_calls: 6, told_ns: 5 };
     let rows = vec![row(1, 1 << 50), row(u32::MAX, 4)];
-    let steps = Steps { sampled: 5, weight: 9, away: 70, away_spread: 3, ..Steps::default() };
+    let some = Steps { sampled: 5, weight: 9, away: 70, ..Steps::default() };
+    let steps = Steps { away_spread: 3, of_thread: 1_900, ..some };
     let sampled = vec![SampledCalls { export: 1, sum: 18, squares: 40, unseen: 140, in_cut: 2 }];
     let steps = ThreadSteps { steps, rows: sampled };
     [
         CountsFrame { thread_uid: 0, tid: 100, spent, rows, steps: Some(steps) },
         CountsFrame { thread_uid: 1, tid: 101, ..CountsFrame::default() },
     ]
+}
+
+/// In earlier versions, a frame ended before the last field of the steps.
+#[test]
+fn a_frame_of_an_earlier_version_has_no_last_field_of_steps() {
+    let [CountsFrame { steps: Some(mut of), .. }, _] = frames() else { panic!("no steps") };
+    let mut e = Encoder::new();
+    of.put(&mut e);
+    let bytes = e.finish();
+    assert_eq!(ThreadSteps::get(&mut Decoder::new(&bytes)), Ok(of.clone()));
+    of.steps.of_thread = 0;
+    assert_eq!(ThreadSteps::get(&mut Decoder::new(&bytes[..bytes.len() - 8])), Ok(of));
 }
 
 #[test]

@@ -62,11 +62,11 @@ const ASSUMED_NS: f64 = 500.0;
 /// range: the ranges of a model's layers occur several times in each step.
 const INSIDE: u32 = 32;
 /// What a step that is away costs the recorder and the shim, in ns of the process's processor time.
-/// Measured with PyTorch 2.15 on one thread: reading the process's clock takes 570 to 730 ns;
-/// removing or adding the observer, together with the thread's next look-up of its observers, takes
-/// 790 to 1,320 ns. The thread's clock shows about the same for removing or adding (970 ns). The
-/// look-ups by other threads were not measured.
-const AWAY_NS: f64 = 2_000.0;
+/// Measured with PyTorch 2.15 on one thread: reading the process's clock takes 250 to 730 ns, and
+/// reading the thread's clock about as much; removing or adding the observer, together with the
+/// thread's next look-up of its observers, takes 790 to 1,320 ns. By the time
+/// of the thread alone, removing or adding takes about the same (970 ns). The look-ups by other threads were not measured.
+const AWAY_NS: f64 = 2_500.0;
 /// A step that is away is overdue if it takes longer than SHORTEST_OVERDUE_NS, and also longer than
 /// this many times the longest step so far.
 const TIMES_LONGEST: u64 = 4;
@@ -75,18 +75,19 @@ const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 /// Time on the monotonic clock at which the step in progress becomes overdue, if it is away.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The processor times, in ns, of the latest steps of one kind (seen or away).
+/// A number for each of the latest steps: the processor time in ns of steps of one kind (seen or
+/// away), or [`State::of_thread`].
 #[derive(Debug)]
-struct Durations {
+struct Latest {
     last: [u64; 32],
     count: usize,
 }
 
-impl Durations {
+impl Latest {
     const NONE: Self = Self { last: [0; 32], count: 0 };
 
-    fn add(&mut self, ns: u64) {
-        self.last[self.count % 32] = ns;
+    fn add(&mut self, number: u64) {
+        self.last[self.count % 32] = number;
         self.count += 1;
     }
 
@@ -101,9 +102,11 @@ impl Durations {
     }
 }
 
-/// Returns the time on the monotonic clock and the process's processor time, both in ns.
-fn now() -> [u64; 2] {
-    [record::clock::monotonic_ns(), record::clock::process_cpu_ns()]
+/// Returns the time on the monotonic clock, the process's processor time, and that of the calling
+/// thread, all in ns.
+fn now() -> [u64; 3] {
+    use record::clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns};
+    [monotonic_ns(), process_cpu_ns(), thread_cpu_ns()]
 }
 
 /// Returns the median. Sorts by insertion, because the sorting methods of slices are recursive and
@@ -142,15 +145,17 @@ struct State {
     /// Whether the step in progress was cut, because it took too long.
     is_cut: bool,
     /// When the step in progress began, as [`now`] returns it.
-    began: [u64; 2],
+    began: [u64; 3],
     longest_ns: u64,
     /// Number of steps until the next step that is seen by chance, including it. Steps that must be
     /// seen do not count.
     left: u64,
     /// The period with which the next seen step was drawn (chosen at random).
     period: u32,
-    seen: Durations,
-    away: Durations,
+    seen: Latest,
+    away: Latest,
+    /// See [`record::counts::steps::Steps::of_thread`].
+    of_thread: Latest,
 }
 
 impl State {
@@ -165,12 +170,13 @@ impl State {
             cut: 0,
             now: Step::Certain,
             is_cut: false,
-            began: [0; 2],
+            began: [0; 3],
             longest_ns: 0,
             left: 0,
             period: 1,
-            seen: Durations::NONE,
-            away: Durations::NONE,
+            seen: Latest::NONE,
+            away: Latest::NONE,
+            of_thread: Latest::NONE,
         }
     }
 
@@ -201,13 +207,17 @@ impl State {
     }
 
     /// Ends a step and begins the next one. The end and the beginning share one reading of the
-    /// process's clock, because such a reading is a system call. If `must` is set, the next step
+    /// clocks, because reading a processor time is a system call. If `must` is set, the next step
     /// must be seen.
     fn next(&mut self, thread: &mut Thread, must: bool) {
-        let [wall, cpu] = now();
+        let [wall, cpu, own] = now();
         if self.steps > WARM && !self.is_cut {
             let of = if self.now == Step::Away { &mut self.away } else { &mut self.seen };
-            of.add(cpu.saturating_sub(self.began[1]));
+            let took = cpu.saturating_sub(self.began[1]);
+            of.add(took);
+            if let Some(own) = own.checked_sub(self.began[2]).filter(|own| *own > 0) {
+                self.of_thread.add(took.saturating_mul(1_000) / own);
+            }
             self.longest_ns = self.longest_ns.max(wall.saturating_sub(self.began[0]));
         }
         let ended = self.now;
@@ -217,7 +227,7 @@ impl State {
             let ns = self.longest_ns.saturating_mul(TIMES_LONGEST).max(SHORTEST_OVERDUE_NS);
             OVERDUE_NS.store(wall.saturating_add(ns), Ordering::Relaxed);
         }
-        self.began = [wall, cpu];
+        self.began = [wall, cpu, own];
         steps::next(ended, self.now);
         thread.draws.change_step();
         let (steps, cut, is_away) = (self.steps, self.cut, self.now == Step::Away);
@@ -231,6 +241,7 @@ impl State {
             return if self.steps < WARM || must { Step::Certain } else { Step::Sampled(1) };
         }
         if self.steps == ALL_SEEN {
+            self.tell(thread);
             self.period = self.wanted(thread);
             self.left = thread.draws.gap(self.period);
         }
@@ -242,14 +253,21 @@ impl State {
             return Step::Away;
         }
         let drawn_with = self.period;
-        let (seen, away) = (self.seen.middle(), self.away.middle());
         self.period = self.wanted(thread);
         self.left = thread.draws.gap(self.period);
+        self.tell(thread);
+        Step::Sampled(drawn_with)
+    }
+
+    /// Stores what is known about the durations of steps in the thread's table of counts.
+    fn tell(&self, thread: &mut Thread) {
+        let (seen, away) = (self.seen.middle(), self.away.middle());
+        let of_thread = self.of_thread.middle()[0];
         thread.draws.tell_of_steps(|to| {
             [to.seen_ns, to.seen_timed, to.seen_spread] = seen;
             [to.away_ns, to.away_timed, to.away_spread] = away;
+            to.of_thread = of_thread;
         });
-        Step::Sampled(drawn_with)
     }
 }
 
@@ -430,7 +448,7 @@ mod tests {
 
     #[test]
     fn middles_are_those_of_the_last_durations() {
-        let mut of = Durations::NONE;
+        let mut of = Latest::NONE;
         assert_eq!(of.middle(), [0, 0, 0]);
         [7, 1_000, 8, 6, 9].iter().for_each(|ns| of.add(*ns));
         // Sorted: 6, 7, 8, 9 and 1,000. The distances from 8 are 0, 1, 1, 2 and 992.
