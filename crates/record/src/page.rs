@@ -29,12 +29,21 @@
 //!                CLOCK_MONOTONIC − header's base                                 [ns]
 //!  values        tag u8 = 4, length
 //!                key, 64 bits          repeated; belong to the call before, on the same page
+//!  task          tag u8 = 6, length
+//!                export, task's number, number of tasks (0: the call is a region)
+//!                start − end of the record before (zigzag), duration             [ticks]
+//!                correlation number, its bits rotated left by one
+//!                per counter group as in a call without r
 //!  later kinds   tag even, length, payload: skipped by readers that do not know them
 //! ```
 //!
 //! `context.rs` explains how the next call is predicted. At the start of a page, no earlier call is
 //! remembered, and the predicted location and worker are 0. A call without counters typically takes
 //! 3 to 5 bytes, and one with two counters 9 to 15 bytes.
+//!
+//! A parallel region or one of its tasks has either the record of a call with values, or a record
+//! of a task ([`Task`]), which takes less code to write. The latter has the location and the worker
+//! of the call before it, and is not remembered for predictions.
 //!
 //! The constants `KEY_…` are the keys of values with a fixed meaning. The keys from 16 on are
 //! defined by [`crate::meta::ValueKey`]. A value that a call does not have is absent; it is not 0.
@@ -60,7 +69,9 @@ pub const HEADER_BYTES: usize = 256;
 /// the next page.
 pub const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"CPTPAGE1");
 /// The version of the layout described above.
-pub const PAGE_VERSION: u16 = 2;
+pub const PAGE_VERSION: u16 = 3;
+/// The oldest version that can be read. It has no records of tasks.
+pub const OLDEST_PAGE_VERSION: u16 = 2;
 
 /// Upper bound for the length of a call's record in bytes. After the tag, the record has at most 14
 /// fields, and three fields for each of 32 counters, if each is in its own group.
@@ -101,6 +112,7 @@ const TAG_EXPORT: u8 = 32;
 const TAG_PLACE: u8 = 64;
 const TAG_THREAD_CLOCK: u8 = 2;
 const TAG_VALUES: u8 = 4;
+const TAG_TASK: u8 = 6;
 
 /// Flag: the page is the thread's last one.
 pub const FLAG_LAST: u32 = 1;
@@ -127,6 +139,39 @@ pub struct Call {
     pub start: u64,
     /// Ticks when the call ended.
     pub end: u64,
+}
+
+/// A recorded parallel region, or one of its tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The export's number, see [`Call::export`].
+    pub export: u32,
+    /// The task's number among those of its region, from 0.
+    pub number: u32,
+    /// Number of tasks of the region; 0 for the region itself.
+    pub count: u32,
+    /// Ticks when the task or region began.
+    pub start: u64,
+    /// Ticks when the task or region ended.
+    pub end: u64,
+    /// A number that the region and its tasks share.
+    pub correlation: u64,
+}
+
+impl Task {
+    /// Returns the same task or region as a call, without its correlation number.
+    pub fn to_call(&self, location: u32, worker: u32) -> Call {
+        let count = if self.count == 0 { [0; 3] } else { [self.count, 1, 1] };
+        Call {
+            export: self.export,
+            count,
+            workgroup: [self.number, 0, 0],
+            location,
+            worker,
+            start: self.start,
+            end: self.end,
+        }
+    }
 }
 
 /// How the recorder chose a call that it recorded. In a run with a budget (a limit for the cost of

@@ -1,8 +1,8 @@
 //! Tests of the writer and the reader of pages.
 
 use record::page::{
-    GroupTimes, HEADER_BYTES, MOST_VALUES, PAGE_BYTES, PageError, PageHeader, PageReader,
-    PageStart, PageWriter,
+    GroupTimes, HEADER_BYTES, KEY_CORRELATION, MOST_VALUES, OLDEST_PAGE_VERSION, PAGE_BYTES,
+    PageError, PageHeader, PageReader, PageStart, PageWriter, Task,
 };
 use record::{Call, Drawn, GroupLayout, Record, Usage};
 
@@ -320,6 +320,99 @@ fn values_follow_their_call() {
     assert_eq!(reader.extras(), [(0, 5), (16, u64::MAX)]);
 }
 
+/// The call before the task is the first one of [`calls`], which ended at 1,050 on CPU 5 of node 1.
+/// The expected bytes were derived by hand from the layout in `record::page`.
+#[test]
+fn tasks_are_read_as_calls_with_a_correlation_number() {
+    let mut memory = Memory::new();
+    let mut writer = PageWriter::detached();
+    // SAFETY: `memory` is a page, and outlives the writer.
+    unsafe { writer.attach(memory.at(), &start()) };
+    let place = 1 << 12 | 5;
+    assert!(!writer.takes_task(place), "the location of the first call is not known yet");
+    let (mut call, groups, values) = calls()[0];
+    call.worker = 0;
+    write(&mut writer, &call, &groups, &values);
+    assert!(writer.takes_task(place) && !writer.takes_task(place + 1));
+    let task =
+        Task { export: 9, number: 1, count: 2, start: 1_045, end: 1_145, correlation: 1 << 63 | 3 };
+    let region = Task { export: 8, number: 0, count: 0, start: 1_140, end: 1_150, ..task };
+    // SAFETY: the writer has a page, which has room.
+    unsafe {
+        let mut cursor = writer.task(&task);
+        [101, 7, 8].iter().for_each(|field| cursor.put(*field));
+        writer.commit_task(cursor);
+        let mut cursor = writer.task(&region);
+        cursor.put(0);
+        writer.commit_task(cursor);
+    }
+    let small = |value: u8| value << 1 | 1;
+    // −5 is 9 as an unsigned number, and the correlation number is 7 after the rotation. 100 and
+    // 101 are less than 2^7.
+    let fields = [9, 1, 2, 9, 100, 7, 101, 7, 8].map(small);
+    let of_task = [&[6, 9 << 2 | 2, 0], &fields[..]].concat();
+    let fields = [8, 0, 0, 9, 10, 7, 0].map(small);
+    let by_hand = [&of_task[..], &[6, 7 << 2 | 2, 0], &fields].concat();
+    let layout = layout();
+    let mut reader = PageReader::new(memory.bytes(), &layout).unwrap();
+    assert_eq!(reader.header().calls, 3);
+    let end = HEADER_BYTES + reader.header().committed as usize;
+    assert_eq!(&memory.bytes()[end - by_hand.len()..end], by_hand);
+    assert_eq!(reader.next_record(), Some(Ok(Record::Call(call))));
+    let expected = Call {
+        export: 9,
+        count: [2, 1, 1],
+        workgroup: [1, 0, 0],
+        location: place,
+        worker: 0,
+        start: 1_045,
+        end: 1_145,
+    };
+    assert_eq!(reader.next_record(), Some(Ok(Record::Call(expected))));
+    assert_eq!(reader.groups(), [GroupTimes { read: true, enabled: 100, running: 100 }]);
+    assert_eq!(reader.values(), [7, 8]);
+    assert_eq!(reader.next_record(), Some(Ok(Record::Values)));
+    assert_eq!(reader.extras(), [(KEY_CORRELATION, 1 << 63 | 3)]);
+    let expected = Call { export: 8, location: place, start: 1_140, end: 1_150, ..Call::default() };
+    assert_eq!(reader.next_record(), Some(Ok(Record::Call(expected))));
+    assert!(!reader.groups()[0].read);
+    assert_eq!(reader.next_record(), Some(Ok(Record::Values)));
+    assert_eq!(reader.extras(), [(KEY_CORRELATION, 1 << 63 | 3)]);
+    assert_eq!(reader.next_record(), None);
+}
+
+/// A task's record must end where its length says.
+#[test]
+fn a_task_with_a_wrong_length_is_torn() {
+    let mut memory = Memory::new();
+    let mut writer = filled(&mut memory);
+    let task = Task { export: 9, number: 0, count: 1, start: 1, end: 2, correlation: 0 };
+    let (call, groups, values) = calls()[0];
+    write(&mut writer, &call, &groups, &values);
+    // SAFETY: the writer has a page, which has room. A field is missing: the group's readings.
+    unsafe {
+        let cursor = writer.task(&task);
+        writer.commit_task(cursor);
+    }
+    write(&mut writer, &call, &groups, &values);
+    let (found, whole) = read(memory.bytes()).unwrap();
+    assert_eq!((found.len(), whole), (calls().len() + 1, false));
+}
+
+/// Pages of the version before have no records of tasks, and no other differences.
+#[test]
+fn pages_of_the_oldest_known_version_are_read() {
+    let mut memory = Memory::new();
+    filled(&mut memory);
+    let version = OLDEST_PAGE_VERSION.to_le_bytes();
+    // SAFETY: the version is in the bytes 8 and 9 of the header.
+    unsafe { memory.at().add(8).cast::<[u8; 2]>().write(version) };
+    assert_eq!(read(memory.bytes()).map(|(found, whole)| (found.len(), whole)), Ok((6, true)));
+    // SAFETY: see above.
+    unsafe { memory.at().add(8).cast::<[u8; 2]>().write((OLDEST_PAGE_VERSION - 1).to_le_bytes()) };
+    assert_eq!(read(memory.bytes()).err(), Some(PageError::Version(OLDEST_PAGE_VERSION - 1)));
+}
+
 #[test]
 fn values_beyond_the_maximum_are_left_out() {
     let mut memory = Memory::new();
@@ -368,8 +461,7 @@ fn usages_of_a_page() {
     assert!(PageReader::new(&flushed, &layout).is_ok());
     flushed[150] ^= 1;
     assert_eq!(PageReader::new(&flushed, &layout).unwrap_err(), PageError::Checksum);
-    // The next page begins without a usage for its end.
-    // SAFETY: the page was attached above.
+    // The next page begins without a usage for its end. SAFETY: the page was attached above.
     unsafe { writer.next_page(&start()) };
     let header = PageHeader::parse(memory.bytes()).unwrap();
     assert_eq!((header.start, header.usage_end), (start(), None));

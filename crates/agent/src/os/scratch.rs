@@ -78,7 +78,7 @@ fn unmap(page: *mut u8) {
 mod tests {
     use super::*;
 
-    /// A thread takes several pages at once if OpenMP's parallel regions are nested.
+    /// A thread takes several pages at once if a user's collector itself makes calls.
     #[test]
     fn a_thread_finds_the_pages_again_that_it_gave_back() {
         let take = || take::<u64>().expect("memory");

@@ -253,6 +253,7 @@ impl Parts {
             set!(clock, run.clock);
             set!(serial, process.serial());
             set!(lost_noted, false);
+            set!(has_counters, !run.plan.counters().is_empty());
             set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
             set!(short_calls, short_calls);
             set!(short_ops, short_ops);
@@ -303,6 +304,7 @@ const _: fn(&Thread) = |thread| {
         epoch: _,
         halves: _,
         has_appended: _,
+        has_counters: _,
         lost_noted: _,
         memory: _,
         next_clock: _,

@@ -200,7 +200,7 @@ impl Thread {
     /// without counters is small. The program displaces the recorder's code from the processor's
     /// caches between two calls, and less code can be fetched again faster.
     #[inline(never)]
-    fn read_before(&mut self, at: usize) {
+    pub(super) fn read_before(&mut self, at: usize) {
         // The recorder's code for the end of a call needs a little more of the stack than its code
         // for the start. If that part is on a page that was not used before, or not since a fork,
         // its first use is a page fault. The fault happens here, so that it is not counted for the

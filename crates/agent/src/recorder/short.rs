@@ -5,19 +5,22 @@
 //! |---|---|---|
 //! | timed | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | [`Thread::short_calls`] |
 //! | ops | [`Thread::try_open_op`], [`Thread::try_end_op`] | [`Thread::short_ops`] |
+//! | tasks | [`Thread::try_open_task`], [`Thread::try_end_task`] | [`Thread::short_ops`] |
 //!
-//! *Timed* calls are calls for which no counters are read and that are not inside another call.
+//! *Tasks* are the tasks of OpenMP's parallel regions, and these regions themselves. *Timed* calls
+//! are calls for which no counters are read and that are not inside another call.
 //! [`Thread::try_open_op`] begins only ops whose end the host reports even after an exception
 //! ([`crate::recorder::bracket::Ending::Held`]). The usual cases have their own code, because the
 //! cost of recording a call depends on how much code and data the recorder uses for it. The
 //! program, and the system calls that read counters, displace most of this code and data from the
 //! processor's caches. So the code and data must be fetched again for each call. If a `try_`
 //! function returns false, it has changed nothing, and the caller must use the functions in
-//! [`crate::recorder::bracket`] (the *long way*). The functions for timed calls contain no code
-//! that could panic. So an adapter can use them where it must not catch panics: in functions
-//! between stack frames of the host.
+//! [`crate::recorder::bracket`] (the *long way*). The functions for timed calls contain no code that
+//! could panic. So an adapter can use them where it must not catch panics: in functions between
+//! stack frames of the host.
 
 use counters::ReadStatus;
+use record::page::{Cursor, KEY_CORRELATION, Task};
 use record::{Call, ClockKind};
 
 use crate::os::own_image;
@@ -194,8 +197,13 @@ impl Thread {
                     let cursor = self.writer.call(&call, false);
                     self.writer.commit_call(cursor);
                     self.writer.set_open(at as u32, call.export);
-                } else if !self.record_one_group(&call, at) {
-                    self.record_otherwise(&call);
+                } else if self.read_one_group(at) {
+                    let cursor = self.writer.call(&call, false);
+                    let cursor = self.put_one_group(cursor, at);
+                    self.writer.commit_call(cursor);
+                    self.writer.set_open(at as u32, call.export);
+                } else {
+                    self.record_otherwise(&call, &[]);
                 }
                 if let Some(value) = has_value {
                     self.record_value(value);
@@ -218,45 +226,149 @@ impl Thread {
     /// `self.depth`.
     #[cold]
     #[inline(never)]
-    fn record_otherwise(&mut self, call: &Call) {
-        self.record(call, &[]);
+    fn record_otherwise(&mut self, call: &Call, values: &[(u32, u64)]) {
+        self.record(call, values);
     }
 
-    /// Reads the counters. Records the call with the index `at`, if all counters are in one group
-    /// and the group was counting during the whole call. If this function returns false, the
-    /// counters have been read, but nothing was recorded.
-    ///
-    /// # Safety
-    /// A page with enough space must be attached.
+    /// Opens a parallel region or a task, which ends in the same function. `frame` is an address in
+    /// that function's stack frame. `reads` says whether counters are read, if the thread has any.
+    /// Returns false in unusual cases, for example if the innermost call may have been abandoned.
+    /// The caller has found the thread attached.
     #[inline(always)]
-    unsafe fn record_one_group(&mut self, call: &Call, at: usize) -> bool {
-        let status = self.counters.read(&mut self.after);
-        let counters = self.one_group as usize;
-        let before = &self.before[at];
-        let missing = (before.missing() | self.after.missing()) & !(u32::MAX << counters);
-        let (from, to) = (before.words(), self.after.words());
-        // SAFETY: both readings have the layout of the run's plan of counters, and `Plan`
-        // guarantees that the group's block is within the words.
-        let delta =
-            |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
-        let enabled = delta(1);
-        if status != ReadStatus::Complete
-            || !(1..32).contains(&counters)
-            || missing != 0
-            || enabled != delta(2)
+    pub(crate) fn try_open_task(
+        &mut self,
+        export: u32,
+        frame: usize,
+        slot: Slot,
+        reads: bool,
+    ) -> bool {
+        let at = self.depth as usize;
+        if !self.short_ops
+            || self.busy.is_set()
+            || at >= DEEPEST
+            || (at > 0 && self.calls[(at - 1) % DEEPEST].frame <= frame)
         {
             return false;
         }
+        while_busy!(self, {
+            self.depth = at as u32 + 1;
+            let uncounted = if reads { State::PLAIN } else { State::UNCOUNTED };
+            let place = &mut self.calls[at % DEEPEST];
+            (place.frame, place.export) = (frame, export);
+            (place.state, place.slot) = (State::SLOT.and(uncounted), slot);
+            // SAFETY: the caller has found this thread attached, so its writer has a page.
+            unsafe { self.writer.set_open(at as u32 + 1, export) };
+            if reads && self.counting {
+                self.read_before(at);
+            }
+        });
+        true
+    }
+
+    /// Ends the innermost call, if it is a region or a task that began at `frame` and nothing but
+    /// its record must be written. The recorder must not be busy. `location` is the processor on
+    /// which `task` ended. Returns whether the call was ended.
+    #[inline(always)]
+    pub(crate) fn try_end_task(&mut self, frame: usize, task: &Task, location: u32) -> bool {
+        let at = (self.depth as usize).wrapping_sub(1);
+        let Some(place) = self.calls.get_mut(at) else { return false };
+        let state = place.state.without(State::WORKERS);
+        let is_usual = self.short_ops
+            && place.frame == frame
+            && state.without(State::UNCOUNTED) == State::SLOT
+            && place.slot.numbers == [0; 3]
+            && (!self.counting || self.one_group != 0)
+            && task.end < self.next_clock;
+        if !is_usual {
+            return false;
+        }
+        while_busy!(self, 'ended: {
+            // This is checked while no signal handler can record a call.
+            if !self.writer.has_room() || !self.writer.takes_task(location) {
+                break 'ended false;
+            }
+            self.depth = at as u32;
+            place.state = place.state.after_end();
+            // SAFETY: the writer has a page, and the page has enough space for the record (checked
+            // above).
+            unsafe {
+                if !self.counting {
+                    let cursor = self.writer.task(task);
+                    self.writer.commit_task(cursor);
+                    self.writer.set_open(at as u32, task.export);
+                } else {
+                    self.record_task_with_counters(task, location, state.has(State::UNCOUNTED));
+                }
+            }
+            true
+        })
+    }
+
+    /// Records the region or task that has just ended, on a thread that has counters. Its index was
+    /// `self.depth`.
+    ///
+    /// # Safety
+    /// A page with enough space must be attached.
+    #[inline(never)]
+    unsafe fn record_task_with_counters(&mut self, task: &Task, location: u32, uncounted: bool) {
+        let at = self.depth as usize;
+        if !uncounted && !self.read_one_group(at) {
+            let values = [(KEY_CORRELATION, task.correlation)];
+            return self.record_otherwise(&task.to_call(location, 0), &values);
+        }
         // SAFETY: by contract, a page with enough space is attached.
         unsafe {
-            let mut cursor = self.writer.call(call, false);
-            cursor.put(enabled.wrapping_add(1));
-            for i in 0..counters {
-                cursor.put(delta(3 + 2 * i));
+            let mut cursor = self.writer.task(task);
+            if uncounted {
+                cursor.put(0);
+            } else {
+                cursor = self.put_one_group(cursor, at);
             }
-            self.writer.commit_call(cursor);
-            self.writer.set_open(at as u32, call.export);
+            self.writer.commit_task(cursor);
+            self.writer.set_open(at as u32, task.export);
         }
-        true
+    }
+
+    /// Reads the counters. Returns whether all counters are in one group, and this group was
+    /// counting during the whole call with the index `at`. [`Thread::put_one_group`] can then write
+    /// the counts.
+    #[inline(always)]
+    fn read_one_group(&mut self, at: usize) -> bool {
+        let status = self.counters.read(&mut self.after);
+        let counters = u32::from(self.one_group);
+        let before = &self.before[at % DEEPEST];
+        let of_group = !u32::MAX.unbounded_shl(counters);
+        let missing = (before.missing() | self.after.missing()) & of_group;
+        status == ReadStatus::Complete
+            && (1..32).contains(&counters)
+            && missing == 0
+            && self.delta(at, 1) == self.delta(at, 2)
+    }
+
+    /// Appends the counts of the call with the index `at` to its record.
+    ///
+    /// # Safety
+    /// [`Thread::read_one_group`] must have returned true for this call, and `cursor` must be in
+    /// its record, on a page that had room.
+    #[inline(always)]
+    unsafe fn put_one_group(&self, mut cursor: Cursor, at: usize) -> Cursor {
+        // SAFETY: by contract, `cursor` is in a record for which there was room.
+        unsafe {
+            cursor.put(self.delta(at, 1).wrapping_add(1));
+            for i in 0..usize::from(self.one_group) {
+                cursor.put(self.delta(at, 3 + 2 * i));
+            }
+        }
+        cursor
+    }
+
+    /// Returns the difference between the two readings of the counters around the call with the
+    /// index `at`, for one word of the readings.
+    #[inline(always)]
+    fn delta(&self, at: usize, word: usize) -> u64 {
+        let (from, to) = (self.before[at % DEEPEST].words(), self.after.words());
+        // SAFETY: callers read only words of the first group. Both readings have the layout of the
+        // run's plan of counters, and `Plan` guarantees that the group's block is within the words.
+        unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) }
     }
 }

@@ -54,6 +54,7 @@ pub struct Thread {
     /// Set while the recorder changes this state.
     pub(crate) busy: Busy,
     pub(crate) depth: u32,
+    /// Whether the thread's counters could be opened.
     pub(crate) counting: bool,
     /// Set while calibration makes empty calls. If the counters cannot be read for such a call,
     /// this is not counted as a loss.
@@ -68,6 +69,8 @@ pub struct Thread {
     /// Whether ops may take the short way.
     pub(crate) short_ops: bool,
     pub(crate) clock: ClockKind,
+    /// Whether the run has counters.
+    pub(crate) has_counters: bool,
     /// For each half of a bracket (the recorder's work before a call, and after it): the number of
     /// calls until this half is timed.
     pub(crate) until_timed: [u16; 2],

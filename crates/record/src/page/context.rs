@@ -88,6 +88,12 @@ impl Contexts {
         (&raw const self.slots[export as usize % SLOTS]).cast()
     }
 
+    /// Returns the location and the worker of the last call.
+    #[inline(always)]
+    pub const fn place(&self) -> [u32; 2] {
+        self.place
+    }
+
     /// Remembers a call that is about to be written. Returns the bits of the record's tag for the
     /// fields that were not predicted.
     #[inline(always)]

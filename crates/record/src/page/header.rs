@@ -3,7 +3,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-use super::{FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION};
+use super::{
+    FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, OLDEST_PAGE_VERSION, PAGE_BYTES, PAGE_MAGIC,
+    PAGE_VERSION,
+};
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::xxh64;
 
@@ -99,7 +102,7 @@ pub struct PageHeader {
     pub calls: u32,
     /// Number of calls in progress when the page was last written to.
     pub open_calls: u32,
-    /// The export of the call that began or ended last.
+    /// The export of one of the latest calls.
     pub open_export: u32,
     /// Whether this is the thread's last page.
     pub last: bool,
@@ -152,7 +155,7 @@ impl PageHeader {
             return Err(PageError::NoMagic);
         }
         let version = field!(version, u16);
-        if version != PAGE_VERSION {
+        if !(OLDEST_PAGE_VERSION..=PAGE_VERSION).contains(&version) {
             return Err(PageError::Version(version));
         }
         let committed = field!(committed, u64);

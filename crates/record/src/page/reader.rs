@@ -3,8 +3,9 @@
 use super::context::{Contexts, Told};
 use super::header::{PageError, PageHeader, checksum};
 use super::{
-    Call, Drawn, HEADER_BYTES, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_DRAWN, TAG_EXPORT,
-    TAG_PLACE, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
+    Call, Drawn, HEADER_BYTES, KEY_CORRELATION, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_DRAWN,
+    TAG_EXPORT, TAG_PLACE, TAG_RUNNING, TAG_TASK, TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
+    Task,
 };
 use crate::wire::{get_varint, unzigzag};
 
@@ -55,7 +56,8 @@ pub enum Record {
         monotonic_ns: u64,
     },
     /// Values other than counters of the call that was read last. [`PageReader::extras`] returns
-    /// these values.
+    /// these values. A record of a task ([`super::Task`]) is returned as a call followed by its
+    /// correlation number as such a value.
     Values,
     /// A kind that only later versions know. Its content is skipped.
     Other { kind: u8 },
@@ -93,6 +95,9 @@ pub struct PageReader<'a> {
     groups: Vec<GroupTimes>,
     values: Vec<u64>,
     extras: Vec<(u32, u64)>,
+    /// Whether the last record was a task whose correlation number, in `extras`, was not returned
+    /// yet.
+    has_correlation: bool,
 }
 
 impl<'a> PageReader<'a> {
@@ -123,6 +128,7 @@ impl<'a> PageReader<'a> {
             groups: vec![GroupTimes::default(); layout.sizes.len()],
             values: vec![0; values],
             extras: Vec::new(),
+            has_correlation: false,
         })
     }
 
@@ -159,6 +165,9 @@ impl<'a> PageReader<'a> {
     /// after it.
     #[inline]
     pub fn next_record(&mut self) -> Option<Result<Record, TornRecord>> {
+        if std::mem::take(&mut self.has_correlation) {
+            return Some(Ok(Record::Values));
+        }
         if self.at >= self.records.len() {
             return None;
         }
@@ -204,6 +213,14 @@ impl<'a> PageReader<'a> {
             }
             self.drawn = Drawn { period, counter_period, skipped: self.varint()? };
         }
+        self.decode_groups(tag & TAG_RUNNING != 0)?;
+        Some(Record::Call(call))
+    }
+
+    /// Decodes the readings of each counter group. `has_running` says whether the record contains
+    /// the times for which the groups were running.
+    #[inline]
+    fn decode_groups(&mut self, has_running: bool) -> Option<()> {
         let mut value_at = 0;
         for g in 0..self.groups.len() {
             let size = *self.layout.sizes.get(g)? as usize;
@@ -214,7 +231,7 @@ impl<'a> PageReader<'a> {
                 continue;
             }
             let enabled = head - 1;
-            let running = if tag & TAG_RUNNING != 0 { self.varint()? } else { enabled };
+            let running = if has_running { self.varint()? } else { enabled };
             self.groups[g] = GroupTimes { read: true, enabled, running };
             for _ in 0..size {
                 let value = self.varint()?;
@@ -222,7 +239,27 @@ impl<'a> PageReader<'a> {
                 value_at += 1;
             }
         }
-        Some(Record::Call(call))
+        Some(())
+    }
+
+    /// Decodes the record of a task that ends at the offset `end`.
+    fn decode_task(&mut self, end: usize) -> Option<Record> {
+        let (export, number, count) = (self.small()?, self.small()?, self.small()?);
+        let start = self.last_ticks.wrapping_add(unzigzag(self.varint()?) as u64);
+        let stop = start.wrapping_add(self.varint()?);
+        let correlation = self.varint()?.rotate_right(1);
+        self.last_ticks = stop;
+        self.drawn = Drawn::default();
+        self.decode_groups(false)?;
+        if self.at != end {
+            return None;
+        }
+        self.extras.clear();
+        self.extras.push((KEY_CORRELATION, correlation));
+        self.has_correlation = true;
+        let [location, worker] = self.contexts.place();
+        let task = Task { export, number, count, start, end: stop, correlation };
+        Some(Record::Call(task.to_call(location, worker)))
     }
 
     #[inline]
@@ -271,6 +308,9 @@ impl<'a> PageReader<'a> {
         }
         let len = usize::try_from(self.varint()?).ok()?;
         let end = self.at.checked_add(len).filter(|end| *end <= self.records.len())?;
+        if tag == TAG_TASK {
+            return self.decode_task(end);
+        }
         if tag == TAG_VALUES {
             self.extras.clear();
             while self.at < end {

@@ -1,5 +1,4 @@
-//! Writes pages. Writes records to pages. The recorder runs most of this code for every recorded
-//! call.
+//! Writes records to pages. The recorder runs most of this code for every recorded call.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -8,7 +7,8 @@ use super::header::{RawHeader, USAGE_BEGIN, USAGE_END, checksum_with};
 use super::{
     Call, Drawn, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, LONGEST_VALUES,
     MOST_VALUES, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_DRAWN,
-    TAG_EXPORT, TAG_PLACE, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
+    TAG_EXPORT, TAG_PLACE, TAG_RUNNING, TAG_TASK, TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
+    Task,
 };
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
@@ -196,8 +196,8 @@ impl PageWriter {
         [self.contexts.place_of(export), record, self.page.wrapping_add(64)]
     }
 
-    /// Stores in the header how many calls are in progress, and the export of the outermost of
-    /// them. If the process dies, a reader finds both in the header.
+    /// Stores in the header how many calls are in progress, and the export of one of the latest
+    /// calls. If the process dies, a reader finds both in the header.
     ///
     /// # Safety
     /// A page must be attached.
@@ -208,9 +208,9 @@ impl PageWriter {
             .store(u64::from(depth) << 32 | u64::from(export), Ordering::Relaxed);
     }
 
-    /// Begins a call record. Begins the record of a call. The caller appends the readings of each
-    /// counter group and commits the record. `scaled` says whether the running time of some group
-    /// differs from its enabled time.
+    /// Begins the record of a call. The caller appends the readings of each counter group and
+    /// commits the record. `scaled` says whether the running time of some group differs from its
+    /// enabled time.
     ///
     /// # Safety
     /// A page with room must be attached.
@@ -276,6 +276,50 @@ impl PageWriter {
         unsafe { &(*self.header()).committed }.store(committed, Ordering::Release);
     }
 
+    /// Returns whether a task that ended at this location can have the record of a task: whether
+    /// the last record of a call on the page has this location, and the worker 0.
+    #[inline(always)]
+    pub fn takes_task(&self, location: u32) -> bool {
+        self.contexts.place() == [location, 0]
+    }
+
+    /// Begins the record of a parallel region or of a task. The caller appends what
+    /// [`PageWriter::call`] says, and commits the record with [`PageWriter::commit_task`].
+    ///
+    /// # Safety
+    /// A page with room must be attached, and [`PageWriter::takes_task`] must have returned true.
+    #[inline(always)]
+    pub unsafe fn task(&mut self, task: &Task) -> Cursor {
+        // SAFETY: by contract, a page with room is attached, so the record is within the page.
+        unsafe {
+            let start = self.page.add(self.at as usize);
+            start.write(TAG_TASK);
+            let mut cursor = Cursor { at: start.add(LENGTH_END) };
+            cursor.put(task.export.into());
+            cursor.put(task.number.into());
+            cursor.put(task.count.into());
+            cursor.put(zigzag(task.start.wrapping_sub(self.last_ticks) as i64));
+            cursor.put(task.end.wrapping_sub(task.start));
+            cursor.put(task.correlation.rotate_left(1));
+            self.last_ticks = task.end;
+            cursor
+        }
+    }
+
+    /// Commits the record of a parallel region or of a task, so that readers see it.
+    ///
+    /// # Safety
+    /// `cursor` must belong to the record that [`PageWriter::task`] has just begun on the attached
+    /// page.
+    #[inline(always)]
+    pub unsafe fn commit_task(&mut self, cursor: Cursor) {
+        // SAFETY: by contract, the record begins at `at` on the attached page.
+        unsafe {
+            put_length(self.page.add(self.at as usize), &cursor);
+            self.commit_call(cursor);
+        }
+    }
+
     /// Adds keys with values to the call that was just committed: at most the first
     /// [`MOST_VALUES`].
     ///
@@ -286,17 +330,12 @@ impl PageWriter {
         unsafe {
             let start = self.page.add(self.at as usize);
             start.write(TAG_VALUES);
-            // The length precedes the values. It is below 2^14, so two bytes are enough for it.
-            let first = start.add(3);
-            let mut cursor = Cursor { at: first };
+            let mut cursor = Cursor { at: start.add(LENGTH_END) };
             for (key, value) in values.iter().take(MOST_VALUES) {
                 cursor.put((*key).into());
                 cursor.put(*value);
             }
-            let length = cursor.at as usize - first as usize;
-            let [low, high] = two_byte_varint(length as u16);
-            start.add(1).write(low);
-            start.add(2).write(high);
+            put_length(start, &cursor);
             self.commit(cursor);
         }
     }
@@ -424,9 +463,19 @@ impl PageWriter {
     }
 }
 
-/// Encodes a prefix varint in two bytes, even if one is enough.
-const fn two_byte_varint(value: u16) -> [u8; 2] {
-    (value << 2 | 0b10).to_le_bytes()
+/// Offset of the first field after the tag and the length, in a record that has a length. The
+/// length is a prefix varint of two bytes, even if one is enough.
+const LENGTH_END: usize = 3;
+
+/// Stores the length of the record that begins at `start`. Its last field ends at `cursor`.
+///
+/// # Safety
+/// The record must have a tag and room for the length, and be on a page.
+#[inline(always)]
+unsafe fn put_length(start: *mut u8, cursor: &Cursor) {
+    let length = cursor.at as usize - start as usize - LENGTH_END;
+    // SAFETY: by contract, the record has room for its length.
+    unsafe { start.add(1).cast::<u16>().write_unaligned(((length as u16) << 2 | 0b10).to_le()) };
 }
 
-const _: () = assert!(LONGEST_VALUES < 1 << 14);
+const _: () = assert!(LONGEST_VALUES < 1 << 14 && LONGEST_RECORD < 1 << 14);

@@ -8,6 +8,7 @@
 //!                          │ short way: try_open_op                 │ short way: try_end_op
 //!                          │ else collectors start, begin, start    │ else finish, collectors stop, end
 //!  run    begin_inside ─────────────────────────────────── │ run │ ── end
+//!  task   try_begin_task, else begin_inside ────────────── │ task │ ─ end_task
 //! ```
 //!
 //! [`crate::recorder::bracket`] describes the states of a call.
@@ -22,7 +23,7 @@ use model::Loss;
 use record::Call;
 use record::page::{
     KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD, KEY_PLUGIN_ID, KEY_STORAGE_BYTES,
-    KEY_WORKSPACE_BYTES,
+    KEY_WORKSPACE_BYTES, Task,
 };
 
 use crate::adapters::op_calls::op::Entry;
@@ -35,7 +36,7 @@ pub use crate::recorder::budget::sampling::How;
 use crate::recorder::budget::steps;
 use crate::recorder::collectors::{self, Room};
 use crate::recorder::short::fetch;
-use crate::recorder::thread::{self, AFTER, BEFORE, DEEPEST, Slot, Started, Thread};
+use crate::recorder::thread::{self, AFTER, BEFORE, DEEPEST, Slot, Started, State, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
@@ -455,6 +456,14 @@ pub struct Bracket {
     entered: u64,
 }
 
+impl Bracket {
+    /// Returns the state of the thread that began the bracket.
+    #[inline(always)]
+    pub fn thread(&self) -> *const Thread {
+        self.thread.as_ptr()
+    }
+}
+
 pub struct What {
     pub export: u32,
     pub entry: &'static Entry,
@@ -478,7 +487,8 @@ pub const NOT_TIMED: u64 = u64::MAX;
 pub fn enter_inside(thread: *mut Thread) -> u64 {
     // SAFETY: `thread` is null or the calling thread's own state.
     let Some(thread) = (unsafe { thread.as_mut() }) else { return NOT_TIMED };
-    if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
+    let has_budget = !thread.short_ops && thread.draws.is_on();
+    if has_budget || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
 }
 
 /// Gives up the timing that [`enter_inside`] began, because the bracket cannot begin or cannot end.
@@ -519,6 +529,25 @@ pub fn begin_inside(
     Some(Bracket { thread: state.into(), frame, start, entered })
 }
 
+/// Does what [`begin_inside`] does, in the usual case of a region or task, with less code
+/// ([`crate::recorder::short`]). In other cases, returns `None` and has changed nothing.
+#[inline(always)]
+pub fn try_begin_task(
+    thread: *mut Thread,
+    (export, entry): (u32, &'static Entry),
+    counted: bool,
+    frame: usize,
+    entered: u64,
+) -> Option<Bracket> {
+    // SAFETY: `thread` is null or the calling thread's own state, which the caller has attached.
+    let state = unsafe { thread.as_mut() }?;
+    if !state.try_open_task(export, frame, slot(entry, [0; 3]), counted) {
+        return None;
+    }
+    let start = state.clock.begin();
+    Some(Bracket { thread: state.into(), frame, start, entered })
+}
+
 /// Begins the bracket of a region. If the region is only counted, the result contains no bracket,
 /// and `what.how` is set so that its tasks are only counted as well. Returns `None` if neither the
 /// region nor its tasks are to be recorded or counted.
@@ -545,13 +574,54 @@ pub fn begin_counted_task(thread: &mut Thread, entry: &'static Entry, frame: usi
 /// Ends a bracket. `failed` says whether the call returned an error. Returns whether counters were
 /// read for the call.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
+    let Some(thread) = recording_again(bracket) else { return false };
+    let end = thread.run.clock.end();
+    end_at(thread, bracket, what, end, failed)
+}
+
+/// Does what [`end`] does, for a region or task. `counted` says whether its counters are read.
+#[inline(always)]
+pub fn end_task(
+    bracket: &Bracket,
+    (export, number, count): (u32, u32, u32),
+    correlation: u64,
+    counted: bool,
+    what: impl FnOnce() -> What,
+) -> bool {
+    let Some(thread) = recording_again(bracket) else { return false };
+    if thread.short_ops {
+        fetch(thread.ahead(export));
+    }
+    let (end, location) = thread.clock.end();
+    let task = Task { export, number, count, start: bracket.start, end, correlation };
+    if !thread.try_end_task(bracket.frame, &task, location) {
+        return end_at(thread, bracket, &what(), (end, location), false);
+    }
+    let is_read = counted && thread.counting;
+    if bracket.entered != NOT_TIMED {
+        thread.bracket_ends(bracket.entered, (bracket.start, end), is_read);
+    }
+    is_read
+}
+
+/// Returns the state of the calling thread, which began the bracket, if it still records.
+#[inline(always)]
+fn recording_again(bracket: &Bracket) -> Option<&'static mut Thread> {
     // SAFETY: `bracket.thread` is the state of the thread that began the bracket, which is the
     // calling thread. The state's memory stays mapped as long as the thread lives.
     let thread = unsafe { &mut *bracket.thread.as_ptr() };
-    if !thread.is_attached() || thread.busy.is_set() {
-        return false;
-    }
-    let (end, location) = thread.run.clock.end();
+    (thread.is_attached() && !thread.busy.is_set()).then_some(thread)
+}
+
+/// Ends a bracket at a time and a place, which the clock has returned.
+#[inline(never)]
+fn end_at(
+    thread: &mut Thread,
+    bracket: &Bracket,
+    what: &What,
+    (end, location): (u64, u32),
+    failed: bool,
+) -> bool {
     let mut call =
         Call { export: what.export, location, start: bracket.start, end, ..Call::default() };
     if let Some((number, count)) = what.task {
@@ -605,6 +675,16 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
     // Both contain null or an entry, which is never freed.
     let entry = unsafe { subject.cast::<Entry>().as_ref() };
     entry.filter(|entry| entry.is_op()).map(|entry| (entry, how))
+}
+
+/// Returns the op of the innermost open call, if this call is an op.
+#[inline(always)]
+pub fn innermost_op(thread: &Thread) -> Option<&'static Entry> {
+    let call = thread.calls.get((thread.depth as usize).wrapping_sub(1))?;
+    let is_ours = call.state.has(State::SLOT) && call.slot.owner == owner();
+    // SAFETY: a slot with the `owner` of this file contains null or an entry, which is never freed.
+    let entry = is_ours.then(|| unsafe { call.slot.subject.cast::<Entry>().as_ref() }).flatten();
+    entry.filter(|entry| entry.is_op())
 }
 
 /// Adds `bytes` to the workspace of the calling thread's innermost call, if this call is recorded.

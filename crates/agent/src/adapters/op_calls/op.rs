@@ -482,8 +482,7 @@ impl Entry {
     /// are not there yet. Returns false if they cannot be written now.
     #[inline(always)]
     pub fn tell_regions(&self, thread: &Thread) -> bool {
-        self.regions_told.load(Ordering::Acquire) == thread.process().serial()
-            || self.tell_regions_now(thread)
+        self.regions_told.load(Ordering::Acquire) == thread.serial || self.tell_regions_now(thread)
     }
 
     #[cold]

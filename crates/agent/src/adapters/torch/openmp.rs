@@ -10,6 +10,7 @@
 //! other threads.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use abi::torch::ops::COUNTERS;
@@ -25,9 +26,8 @@ use crate::process::losses;
 use crate::process::panics::guarded;
 use crate::recorder::bracket::stack_address;
 use crate::recorder::budget::steps;
-use crate::recorder::thread::{self, Thread, Workers};
+use crate::recorder::thread::{self, Thread};
 use crate::state::epoch;
-use crate::state::run::{self, Run};
 
 /// The function that the compiler has made from the body of a region.
 pub type Body = unsafe extern "C-unwind" fn(*mut c_void);
@@ -52,47 +52,74 @@ pub fn real() -> *mut c_void {
     REAL.load(Ordering::Acquire)
 }
 
-/// The data of one region and its tasks. They are in memory outside the program's stack
-/// ([`scratch`]) until the launching thread has waited for all tasks.
+/// The data that the tasks of a region need. They are on the stack of the launching thread, which
+/// waits for all tasks.
+///
+/// In a run without a budget, tasks read only the fields up to `workers`, which are in one cache
+/// line or in two neighbouring ones. The launching thread has just written them, so the processors
+/// of the other threads must fetch these lines from that thread's processor, and the launching
+/// thread waits for them. The struct is not aligned to a cache line, because that would take up to
+/// 127 more bytes of the program's stack.
 #[repr(C)]
 struct Launch {
-    shared: Shared,
+    body: Body,
+    data: *mut c_void,
+    /// The op around the region.
+    entry: &'static Entry,
+    /// The state of the launching thread.
+    thread: *const Thread,
+    correlation: u64,
+    /// The export id of the tasks.
+    task: u32,
+    /// The counts of the tasks on other threads, in memory from [`scratch`]. Null if the run has no
+    /// counters.
+    workers: *mut Sums,
+    how: How,
     /// `None` if the region gets no record, because the recorder only counts it as a call (in a run
     /// with a budget).
     bracket: Option<Bracket>,
-    what: What,
-    /// Whether the run has counters. This copy is needed at the region's end: if a signal handler
-    /// has forked since the region began, the thread's state in the child may not say this any
-    /// more.
-    has_counters: bool,
-    /// The counts of the tasks on other threads. They are used only if the run has counters.
-    workers: Sums,
-    /// A copy of the sums in `workers`, made at the region's end to be added to the op around the
-    /// region.
-    added: Workers,
 }
 
-/// The data that each task reads. It fits into one cache line. The launching thread has just
-/// written this line, so the processors of the other threads must fetch it from that thread's
-/// processor, and the launching thread waits for them.
-#[repr(C, align(64))]
-struct Shared {
-    body: Body,
-    data: *mut c_void,
-    entry: &'static Entry,
-    thread: *const Thread,
-    correlation: u64,
-    how: How,
-}
+const _: () = assert!(std::mem::offset_of!(Launch, how) <= 64);
 
-const _: () = assert!(size_of::<Shared>() == 64);
+impl Launch {
+    /// Returns the counts of the tasks on other threads, if the run has counters.
+    #[inline(always)]
+    fn workers(&self) -> Option<&Sums> {
+        // SAFETY: `workers` is null, or `write` has initialised the sums there.
+        unsafe { self.workers.as_ref() }
+    }
 
-fn has_counters(run: &Run) -> bool {
-    !run.plan.counters().is_empty()
+    /// Returns whether this is not the state of the launching thread.
+    #[inline(always)]
+    fn is_elsewhere(&self, thread: *const Thread) -> bool {
+        !std::ptr::eq(thread, self.thread)
+    }
+
+    fn region(&self) -> What {
+        What {
+            export: self.entry.region(),
+            entry: self.entry,
+            task: None,
+            correlation: Some(self.correlation),
+            counted: false,
+            how: self.how,
+        }
+    }
+
+    fn task(&self, place: Place, counted: bool) -> What {
+        What {
+            export: self.task,
+            entry: self.entry,
+            task: Some(place),
+            correlation: Some(self.correlation),
+            counted,
+            how: self.how,
+        }
+    }
 }
 
 /// The counts of the region's tasks that ran on other threads than the launching one.
-#[repr(align(64))]
 struct Sums {
     /// Number of tasks on other threads.
     tasks: AtomicU32,
@@ -136,75 +163,163 @@ pub unsafe extern "C-unwind" fn parallel(
 
 #[inline(never)]
 fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
-    let Some(launch) = scratch::take::<Launch>() else {
-        losses::lose(Loss::TaskNotRecorded, 1, libc::ENOMEM);
-        return call_real(body, data, threads, flags);
-    };
-    let begun = region_begins(body, data, launch, stack_address());
-    if begun {
-        call_real(run_task, launch.cast(), threads, flags);
-        // SAFETY: `region_begins` has filled in `launch`, and no task uses it any more.
-        region_ends(unsafe { &mut *launch });
-    }
-    // SAFETY: `scratch::take` returned `launch` above, and nobody uses it after this.
-    unsafe { scratch::give_back(launch) };
+    let mut launch = MaybeUninit::<Launch>::uninit();
+    let (place, frame) = (launch.as_mut_ptr(), stack_address());
+    let thread = guarded(|| bracket::thread(&ADAPTER)).unwrap_or(std::ptr::null_mut());
+    let entered = bracket::enter_inside(thread);
+    let work = (body, data);
+    let begun = region_begins(work, place, frame, (thread, entered))
+        || region_begins_otherwise(work, place, frame, (thread, entered));
     if !begun {
-        call_real(body, data, threads, flags);
+        return call_real(body, data, threads, flags);
     }
+    call_real(run_task, place.cast(), threads, flags);
+    // SAFETY: the region has begun, so `launch` is filled in, and no task uses it any more.
+    region_ends(unsafe { launch.assume_init_ref() });
 }
 
-/// Begins a region, and writes its data to `launch`. Returns false if the region is neither
-/// recorded nor counted as a call.
+/// Begins a region if it can take the short way, and writes its data to `launch`. Returns whether
+/// the region has begun.
 #[inline(never)]
-fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usize) -> bool {
-    static LAST: AtomicU64 = AtomicU64::new(0);
+fn region_begins(
+    work: (Body, *mut c_void),
+    launch: *mut Launch,
+    frame: usize,
+    (thread, entered): (*mut Thread, u64),
+) -> bool {
     let begin = || {
         point!(TorchRegionBegin);
-        let thread = bracket::thread(&ADAPTER);
-        let entered = bracket::enter_inside(thread);
-        // SAFETY: `bracket::thread` returns null or the calling thread's own state.
-        let state = unsafe { thread.as_mut() }?;
-        let Some((entry, how)) = op_of_region(state, frame) else {
-            bracket::lose_inside(state, entered);
-            return None;
-        };
-        // The highest bit distinguishes these numbers from those of TVM's regions.
-        let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
-        let mut what = What {
-            export: entry.region(),
-            entry,
-            task: None,
-            correlation: Some(correlation),
-            counted: false,
-            how,
-        };
-        let has_counters = has_counters(state.run);
-        let bracket = bracket::begin_region(thread, &mut what, frame, entered)?;
-        let how = what.how;
-        // `launch` is written field by field, because otherwise the whole struct would first be put
-        // on the stack.
-        // SAFETY: the caller has taken `launch`, and nobody else uses it. Zeros are valid values
-        // for its numbers.
+        // SAFETY: `bracket::thread` returned null or the calling thread's own state.
+        let state = unsafe { thread.as_ref() }?;
+        let entry = op_of_usual_region(state)?;
+        let workers = take_sums(state)?;
+        let begun = bracket::try_begin_task(thread, (entry.region(), entry), false, frame, entered);
+        // SAFETY: the caller owns `launch`, and `take_sums` has returned `workers`.
         unsafe {
-            (&raw mut (*launch).has_counters).write(has_counters);
-            if has_counters {
-                (&raw mut (*launch).workers).write_bytes(0, 1);
-                (&raw mut (*launch).added).write_bytes(0, 1);
+            if begun.is_none() {
+                give_back_sums(workers);
+                return None;
             }
-            (&raw mut (*launch).bracket).write(bracket);
-            (&raw mut (*launch).what).write(what);
-            let shared = Shared { body, data, entry, thread, correlation, how };
-            (&raw mut (*launch).shared).write(shared);
+            write(launch, work, entry, thread, workers, How::Always).bracket = begun;
         }
         Some(())
     };
     guarded(begin).flatten().is_some()
 }
 
+/// Begins a region that cannot take the short way, and writes its data to `launch`. Returns false
+/// if the region is neither recorded nor counted as a call.
+#[inline(never)]
+fn region_begins_otherwise(
+    work: (Body, *mut c_void),
+    launch: *mut Launch,
+    frame: usize,
+    (thread, entered): (*mut Thread, u64),
+) -> bool {
+    let begin = || {
+        // SAFETY: `bracket::thread` returned null or the calling thread's own state.
+        let state = unsafe { thread.as_mut() }?;
+        let Some((entry, how)) = op_of_region(state, frame) else {
+            bracket::lose_inside(state, entered);
+            return None;
+        };
+        let Some(workers) = take_sums(state) else {
+            losses::lose(Loss::TaskNotRecorded, 1, libc::ENOMEM);
+            bracket::lose_inside(state, entered);
+            return None;
+        };
+        // SAFETY: the caller owns `launch`, and `take_sums` has returned `workers`.
+        let launch = unsafe { write(launch, work, entry, thread, workers, how) };
+        let begun = region_begins_the_long_way(launch, thread, frame, entered);
+        if begun.is_none() {
+            // SAFETY: nobody uses the sums.
+            unsafe { give_back_sums(workers) };
+        }
+        begun
+    };
+    guarded(begin).flatten().is_some()
+}
+
+/// This is a separate function so that less of the stack is used while the op of the region is
+/// looked up.
+#[inline(never)]
+fn region_begins_the_long_way(
+    launch: &mut Launch,
+    thread: *mut Thread,
+    frame: usize,
+    entered: u64,
+) -> Option<()> {
+    let mut what = launch.region();
+    launch.bracket = bracket::begin_region(thread, &mut what, frame, entered)?;
+    launch.how = what.how;
+    Some(())
+}
+
+/// Returns memory for the counts of the tasks on other threads, or null if the run has no counters.
+/// Returns `None` if there is no memory.
+#[inline(always)]
+fn take_sums(thread: &Thread) -> Option<*mut Sums> {
+    if thread.has_counters { scratch::take() } else { Some(std::ptr::null_mut()) }
+}
+
+/// # Safety
+/// `sums` must be null or from [`take_sums`], and must not be used any more.
+#[inline(always)]
+unsafe fn give_back_sums(sums: *mut Sums) {
+    if !sums.is_null() {
+        // SAFETY: by contract, the memory is from `scratch::take`, and nobody uses it any more.
+        unsafe { scratch::give_back(sums) };
+    }
+}
+
+/// Returns the op of a region that can take the short way: the innermost open call, if it is an op,
+/// and if the frames of its regions are in the profile.
+#[inline(always)]
+fn op_of_usual_region(thread: &Thread) -> Option<&'static Entry> {
+    let entry = bracket::innermost_op(thread).filter(|_| thread.short_ops)?;
+    (entry.told() == Entry::told_to(thread) && entry.tell_regions(thread)).then_some(entry)
+}
+
+/// Fills in the data of a region. Writes field by field, because otherwise the whole struct would
+/// first be put on the stack.
+///
+/// # Safety
+/// `launch` must be valid for writes, and `workers` too unless it is null, and nobody else may use
+/// them.
+#[inline(always)]
+unsafe fn write<'a>(
+    launch: *mut Launch,
+    (body, data): (Body, *mut c_void),
+    entry: &'static Entry,
+    thread: *const Thread,
+    workers: *mut Sums,
+    how: How,
+) -> &'a mut Launch {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    // The highest bit distinguishes these numbers from those of TVM's regions.
+    let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: by contract, both are valid for writes. Zeros are valid values of the sums.
+    unsafe {
+        (&raw mut (*launch).body).write(body);
+        (&raw mut (*launch).data).write(data);
+        (&raw mut (*launch).entry).write(entry);
+        (&raw mut (*launch).thread).write(thread);
+        (&raw mut (*launch).correlation).write(correlation);
+        (&raw mut (*launch).task).write(entry.task());
+        (&raw mut (*launch).workers).write(workers);
+        (&raw mut (*launch).how).write(how);
+        (&raw mut (*launch).bracket).write(None);
+        if !workers.is_null() {
+            workers.write_bytes(0, 1);
+        }
+        &mut *launch
+    }
+}
+
 /// Returns the op of a region, and the rule that decides whether the region is recorded. Returns
 /// `None` if the user's filter excludes the op, or if the op's entry cannot be made or its metadata
 /// cannot be written.
-#[inline(always)]
+#[inline(never)]
 fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let outside = || outside().map(|entry| (entry, How::Always));
     let (entry, how) = bracket::current_op(thread, frame).or_else(outside)?;
@@ -212,14 +327,19 @@ fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> 
 }
 
 #[inline(never)]
-fn region_ends(launch: &mut Launch) {
+fn region_ends(launch: &Launch) {
     guarded(|| {
         point!(TorchRegionEnd);
-        if let Some(region) = &launch.bracket {
-            bracket::end(region, &launch.what, false);
+        if let Some(bracket) = &launch.bracket {
+            let region = (launch.entry.region(), 0, 0);
+            bracket::end_task(bracket, region, launch.correlation, false, || launch.region());
         }
-        if launch.has_counters && launch.workers.tasks.load(Ordering::Acquire) != 0 {
-            add_workers(launch);
+        if let Some(workers) = launch.workers() {
+            if workers.tasks.load(Ordering::Acquire) != 0 {
+                add_workers(workers);
+            }
+            // SAFETY: no task uses the sums any more.
+            unsafe { give_back_sums(launch.workers) };
         }
     });
 }
@@ -227,16 +347,15 @@ fn region_ends(launch: &mut Launch) {
 /// Adds the counts of the tasks on other threads to the op around the region. This is a separate
 /// function so that the end of the region needs less of the stack.
 #[inline(never)]
-fn add_workers(launch: &mut Launch) {
+fn add_workers(workers: &Sums) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     if let Some(thread) = unsafe { thread.as_mut() }
         && let Some(at) = bracket::innermost(thread)
     {
-        let sums = launch.added.sums.iter_mut().zip(&launch.workers.sums);
-        sums.for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
-        launch.added.known = !launch.workers.unknown.load(Ordering::Relaxed);
-        thread.add_workers(at, &launch.added);
+        let known = !workers.unknown.load(Ordering::Relaxed);
+        let sums = workers.sums.iter().map(|sum| sum.load(Ordering::Relaxed));
+        thread.add_workers(at, known, sums);
     }
 }
 
@@ -250,16 +369,20 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
     let begun = task_begins(launch, frame);
     // SAFETY: the library passed `body` and `data` to `GOMP_parallel` so that `body` is called with
     // `data`.
-    unsafe { (launch.shared.body)(launch.shared.data) };
+    unsafe { (launch.body)(launch.data) };
     match begun {
-        Some(Task::Recorded(bracket, what)) => task_ends(&bracket, &what, launch),
-        Some(Task::Counted) => counted_task_ends(frame),
+        Some((Begun::Recorded(bracket), place)) => task_ends(&bracket, place, launch),
+        Some((Begun::Counted, _)) => counted_task_ends(frame),
         None => {}
     }
 }
 
-enum Task {
-    Recorded(Bracket, What),
+/// The number of a task, and the number of tasks of its region.
+type Place = (u32, u32);
+
+/// A task that has begun.
+enum Begun {
+    Recorded(Bracket),
     /// The task gets no record, because the recorder only counts it as a call (in a run with a
     /// budget). While the task runs, the thread's state contains the op to which nested regions
     /// belong.
@@ -267,47 +390,61 @@ enum Task {
 }
 
 #[inline(never)]
-fn task_begins(launch: &Launch, frame: usize) -> Option<Task> {
-    let shared = &launch.shared;
+fn task_begins(launch: &Launch, frame: usize) -> Option<(Begun, Place)> {
     let begin = || {
         point!(TorchTaskBegin);
         let thread = bracket::thread(&ADAPTER);
         let entered = bracket::enter_inside(thread);
-        let (number, count) = (number(&THREAD_NUM, 0), number(&NUM_THREADS, 1));
-        let is_elsewhere = !std::ptr::eq(thread, shared.thread);
-        let what = What {
-            export: shared.entry.task(),
-            entry: shared.entry,
-            task: Some((number, count.max(1))),
-            correlation: Some(shared.correlation),
-            counted: is_elsewhere,
-            how: shared.how,
-        };
-        if let Some(bracket) = bracket::begin_inside(thread, &what, frame, entered) {
-            return Some(Task::Recorded(bracket, what));
+        let is_elsewhere = launch.is_elsewhere(thread);
+        // The launching thread always executes the task with the number 0.
+        let number_here = if is_elsewhere { number(&THREAD_NUM, 0) } else { 0 };
+        let place = (number_here, number(&NUM_THREADS, 1).max(1));
+        let task = (launch.task, launch.entry);
+        if let Some(bracket) = bracket::try_begin_task(thread, task, is_elsewhere, frame, entered) {
+            return Some((Begun::Recorded(bracket), place));
         }
-        // A task on the launching thread need not be counted, because that thread's state already
-        // contains the op.
-        if shared.how == How::Never && is_elsewhere {
-            // SAFETY: `bracket::thread` returns null or the calling thread's own state.
-            let state = unsafe { thread.as_mut() }?;
-            bracket::begin_counted_task(state, shared.entry, frame);
-            return Some(Task::Counted);
-        }
-        None
+        let what = launch.task(place, is_elsewhere);
+        Some((task_begins_otherwise(&what, frame, (thread, entered))?, place))
     };
     let begun = guarded(begin).flatten();
-    if !matches!(begun, Some(Task::Recorded(..))) {
-        if run::current().is_some_and(has_counters) {
-            add_unknown(&launch.workers);
-        }
-        if shared.how != How::Never {
-            losses::lose(Loss::TaskNotRecorded, 1, 0);
-        }
+    if !matches!(begun, Some((Begun::Recorded(_), _))) {
+        task_is_not_recorded(launch);
     }
     begun
 }
 
+#[inline(never)]
+fn task_begins_otherwise(
+    what: &What,
+    frame: usize,
+    (thread, entered): (*mut Thread, u64),
+) -> Option<Begun> {
+    if let Some(bracket) = bracket::begin_inside(thread, what, frame, entered) {
+        return Some(Begun::Recorded(bracket));
+    }
+    // A task on the launching thread need not be counted, because that thread's state already
+    // contains the op.
+    if what.how == How::Never && what.counted {
+        // SAFETY: `bracket::thread` returned null or the calling thread's own state.
+        let state = unsafe { thread.as_mut() }?;
+        bracket::begin_counted_task(state, what.entry, frame);
+        return Some(Begun::Counted);
+    }
+    None
+}
+
+#[cold]
+#[inline(never)]
+fn task_is_not_recorded(launch: &Launch) {
+    if let Some(workers) = launch.workers() {
+        add_unknown(workers);
+    }
+    if launch.how != How::Never {
+        losses::lose(Loss::TaskNotRecorded, 1, 0);
+    }
+}
+
+#[cold]
 #[inline(never)]
 fn counted_task_ends(frame: usize) {
     guarded(|| {
@@ -320,12 +457,14 @@ fn counted_task_ends(frame: usize) {
 }
 
 #[inline(never)]
-fn task_ends(bracket: &Bracket, what: &What, launch: &Launch) {
+fn task_ends(bracket: &Bracket, place: Place, launch: &Launch) {
     guarded(|| {
         point!(TorchTaskEnd);
-        let is_read = bracket::end(bracket, what, false);
-        if what.counted {
-            add_counts(launch, is_read);
+        let is_elsewhere = launch.is_elsewhere(bracket.thread());
+        let (task, what) = ((launch.task, place.0, place.1), || launch.task(place, is_elsewhere));
+        let is_read = bracket::end_task(bracket, task, launch.correlation, is_elsewhere, what);
+        if let Some(workers) = launch.workers().filter(|_| is_elsewhere) {
+            add_counts(workers, is_read);
         }
     });
 }
@@ -336,18 +475,15 @@ fn add_unknown(workers: &Sums) {
     workers.tasks.fetch_add(1, Ordering::Release);
 }
 
-fn add_counts(launch: &Launch, is_read: bool) {
+#[inline(never)]
+fn add_counts(workers: &Sums, is_read: bool) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     let Some(thread) = unsafe { thread.as_ref() }.filter(|thread| thread.is_attached()) else {
         // The thread's session has ended, or this is a forked child.
-        return add_unknown(&launch.workers);
+        return add_unknown(workers);
     };
-    if !has_counters(thread.run) {
-        return;
-    }
     let Some(before) = thread.before.get(thread.depth as usize) else { return };
-    let workers = &launch.workers;
     for (i, sum) in workers.sums.iter().enumerate().take(thread.run.plan.counters().len()) {
         match thread.after.since(before, i).filter(|_| thread.counting && is_read) {
             Some(value) => {
@@ -366,11 +502,19 @@ fn outside() -> Option<&'static Entry> {
 }
 
 pub fn rehearse(entry: &'static Entry, frame: usize) {
-    let (export, task, correlation) = (entry.region(), None, Some(1));
-    let what = What { export, entry, task, correlation, counted: false, how: How::Always };
-    if let Some(bracket) =
-        bracket::begin_inside(thread::current(), &what, frame, bracket::NOT_TIMED)
-    {
-        bracket::end(&bracket, &what, false);
+    let (export, correlation) = (entry.region(), 1);
+    let what = || What {
+        export,
+        entry,
+        task: None,
+        correlation: Some(correlation),
+        counted: false,
+        how: How::Always,
+    };
+    let (thread, entered) = (thread::current(), bracket::NOT_TIMED);
+    let begun = bracket::try_begin_task(thread, (export, entry), false, frame, entered)
+        .or_else(|| bracket::begin_inside(thread, &what(), frame, entered));
+    if let Some(bracket) = begun {
+        bracket::end_task(&bracket, (export, 0, 0), correlation, false, what);
     }
 }

@@ -14,7 +14,7 @@ use super::{DEEPEST, Thread};
 /// Maximum number of users' collectors that can be registered at the same time.
 pub(crate) const MOST_COLLECTORS: usize = 8;
 
-/// An open call. An open call's index in [`Thread::calls`] is the number of calls around this call.
+/// An open call. Its index in [`Thread::calls`] is the number of calls around it.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct OpenCall {
@@ -172,17 +172,18 @@ impl Thread {
     }
 
     /// Adds the counts of other threads that have worked in a parallel region of this open call.
-    pub(crate) fn add_workers(&mut self, at: usize, more: &Workers) {
+    /// `known` has a bit for each counter whose sum is known.
+    pub(crate) fn add_workers(&mut self, at: usize, known: u32, more: impl Iterator<Item = u64>) {
         let (Some(call), Some(sum)) = (self.calls.get_mut(at), self.workers.get_mut(at)) else {
             return;
         };
         if !call.state.has(State::WORKERS) {
             call.state = call.state.and(State::WORKERS);
-            *sum = *more;
-            return;
+            sum.known = u32::MAX;
+            sum.sums.fill(0);
         }
-        sum.known &= more.known;
-        sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
+        sum.known &= known;
+        sum.sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.wrapping_add(more));
     }
 
     /// Stores in the thread's page of records how many calls are still open after some were
