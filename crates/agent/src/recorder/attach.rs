@@ -253,7 +253,7 @@ impl Parts {
             set!(clock, run.clock);
             set!(serial, process.serial());
             set!(lost_noted, false);
-            set!(has_counters, !run.plan.counters().is_empty());
+            set!(counters_of_run, run.plan.counters().len() as u8);
             set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
             set!(short_calls, short_calls);
             set!(short_ops, short_ops);
@@ -298,13 +298,13 @@ const _: fn(&Thread) = |thread| {
         clock: _,
         collected: _,
         counters: _,
+        counters_of_run: _,
         counting: _,
         depth: _,
         draws: _,
         epoch: _,
         halves: _,
         has_appended: _,
-        has_counters: _,
         lost_noted: _,
         memory: _,
         next_clock: _,

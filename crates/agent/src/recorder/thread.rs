@@ -69,8 +69,8 @@ pub struct Thread {
     /// Whether ops may take the short way.
     pub(crate) short_ops: bool,
     pub(crate) clock: ClockKind,
-    /// Whether the run has counters.
-    pub(crate) has_counters: bool,
+    /// Number of counters of the run, whether or not the thread's could be opened.
+    pub(crate) counters_of_run: u8,
     /// For each half of a bracket (the recorder's work before a call, and after it): the number of
     /// calls until this half is timed.
     pub(crate) until_timed: [u16; 2],

@@ -86,7 +86,7 @@ impl Launch {
     /// Returns the counts of the tasks on other threads, if the run has counters.
     #[inline(always)]
     fn workers(&self) -> Option<&Sums> {
-        // SAFETY: `workers` is null, or `write` has initialised the sums there.
+        // SAFETY: `workers` is null or from `take_sums`, which has initialised the sums in use.
         unsafe { self.workers.as_ref() }
     }
 
@@ -120,12 +120,25 @@ impl Launch {
 }
 
 /// The counts of the region's tasks that ran on other threads than the launching one.
+#[repr(C)]
 struct Sums {
     /// Number of tasks on other threads.
     tasks: AtomicU32,
     /// One bit for each counter: set if the value of some task is not known.
     unknown: AtomicU32,
-    sums: [AtomicU64; COUNTERS],
+    /// Number of counters of the run.
+    counters: u32,
+    /// The sums of the run's counters; the other elements are not initialised.
+    sums: [MaybeUninit<AtomicU64>; COUNTERS],
+}
+
+impl Sums {
+    /// Returns the sums of the run's counters.
+    fn used(&self) -> impl Iterator<Item = &AtomicU64> {
+        let sums = self.sums.iter().take(self.counters as usize);
+        // SAFETY: `take_sums` has initialised these elements.
+        sums.map(|sum| unsafe { sum.assume_init_ref() })
+    }
 }
 
 #[inline(always)]
@@ -259,7 +272,17 @@ fn region_begins_the_long_way(
 /// Returns `None` if there is no memory.
 #[inline(always)]
 fn take_sums(thread: &Thread) -> Option<*mut Sums> {
-    if thread.has_counters { scratch::take() } else { Some(std::ptr::null_mut()) }
+    if thread.counters_of_run == 0 {
+        return Some(std::ptr::null_mut());
+    }
+    let sums = scratch::take::<Sums>()?;
+    let counters = usize::from(thread.counters_of_run).min(COUNTERS);
+    // SAFETY: the memory is large enough, and nobody else uses it. Zeros are valid values.
+    unsafe {
+        sums.cast::<u8>().write_bytes(0, std::mem::offset_of!(Sums, sums) + 8 * counters);
+        (&raw mut (*sums).counters).write(counters as u32);
+    }
+    Some(sums)
 }
 
 /// # Safety
@@ -284,8 +307,8 @@ fn op_of_usual_region(thread: &Thread) -> Option<&'static Entry> {
 /// first be put on the stack.
 ///
 /// # Safety
-/// `launch` must be valid for writes, and `workers` too unless it is null, and nobody else may use
-/// them.
+/// `launch` must be valid for writes, and nobody else may use it. `workers` must be the result of
+/// [`take_sums`].
 #[inline(always)]
 unsafe fn write<'a>(
     launch: *mut Launch,
@@ -298,7 +321,7 @@ unsafe fn write<'a>(
     static LAST: AtomicU64 = AtomicU64::new(0);
     // The highest bit distinguishes these numbers from those of TVM's regions.
     let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: by contract, both are valid for writes. Zeros are valid values of the sums.
+    // SAFETY: by contract, `launch` is valid for writes.
     unsafe {
         (&raw mut (*launch).body).write(body);
         (&raw mut (*launch).data).write(data);
@@ -309,9 +332,6 @@ unsafe fn write<'a>(
         (&raw mut (*launch).workers).write(workers);
         (&raw mut (*launch).how).write(how);
         (&raw mut (*launch).bracket).write(None);
-        if !workers.is_null() {
-            workers.write_bytes(0, 1);
-        }
         &mut *launch
     }
 }
@@ -354,7 +374,7 @@ fn add_workers(workers: &Sums) {
         && let Some(at) = bracket::innermost(thread)
     {
         let known = !workers.unknown.load(Ordering::Relaxed);
-        let sums = workers.sums.iter().map(|sum| sum.load(Ordering::Relaxed));
+        let sums = workers.used().map(|sum| sum.load(Ordering::Relaxed));
         thread.add_workers(at, known, sums);
     }
 }
@@ -484,7 +504,7 @@ fn add_counts(workers: &Sums, is_read: bool) {
         return add_unknown(workers);
     };
     let Some(before) = thread.before.get(thread.depth as usize) else { return };
-    for (i, sum) in workers.sums.iter().enumerate().take(thread.run.plan.counters().len()) {
+    for (i, sum) in workers.used().enumerate() {
         match thread.after.since(before, i).filter(|_| thread.counting && is_read) {
             Some(value) => {
                 sum.fetch_add(value, Ordering::Relaxed);

@@ -172,18 +172,24 @@ impl Thread {
     }
 
     /// Adds the counts of other threads that have worked in a parallel region of this open call.
-    /// `known` has a bit for each counter whose sum is known.
+    /// `known` has a bit for each counter whose sum is known, and `more` the sums of the run's
+    /// counters.
     pub(crate) fn add_workers(&mut self, at: usize, known: u32, more: impl Iterator<Item = u64>) {
+        let counters = usize::from(self.counters_of_run);
         let (Some(call), Some(sum)) = (self.calls.get_mut(at), self.workers.get_mut(at)) else {
             return;
         };
         if !call.state.has(State::WORKERS) {
             call.state = call.state.and(State::WORKERS);
-            sum.known = u32::MAX;
-            sum.sums.fill(0);
+            sum.known = !u32::MAX.unbounded_shl(counters as u32);
+            sum.sums.iter_mut().take(counters).for_each(|sum| *sum = 0);
         }
         sum.known &= known;
-        sum.sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.wrapping_add(more));
+        sum.sums
+            .iter_mut()
+            .take(counters)
+            .zip(more)
+            .for_each(|(sum, more)| *sum = sum.wrapping_add(more));
     }
 
     /// Stores in the thread's page of records how many calls are still open after some were
@@ -215,6 +221,7 @@ impl Slot {
 pub(crate) struct Workers {
     /// One bit for each counter whose sum is known.
     pub(crate) known: u32,
+    /// The sums of the run's counters; the other elements are not used.
     pub(crate) sums: [u64; MAX_COUNTERS],
 }
 
