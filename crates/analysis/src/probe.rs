@@ -327,7 +327,7 @@ fn cost(
     let outside = each(ticks.value) - empty_call.ticks as f64;
     let way = way(profile, process, in_place, outside);
     let counting = sum([by_stubs, told_ns]);
-    let by_steps = steps::way(of.steps.as_ref(), sum([probes, counting]));
+    let by_steps = steps::way(of.steps.as_ref(), sum([probes, counting]), way);
     let (way, way_by_steps) = (by_steps.or(way), by_steps.is_some());
     let lengthened = [sum([probes, counting]), way.unwrap_or(Estimate::exact(0.0))];
     let cpu: Option<Vec<f64>> = mine().map(|thread| thread.cpu_ns).collect();

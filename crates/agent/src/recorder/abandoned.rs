@@ -84,6 +84,9 @@ impl Thread {
         collectors::abandon(self, at);
         self.abandon_draw(at);
         self.calls[at % DEEPEST].state = State::PLAIN;
-        self.process().lose(Loss::CallAbandoned, 1, 0);
+        // If a session ends while calibration makes empty calls, these calls begin, but do not end.
+        if !self.rehearsing {
+            self.process().lose(Loss::CallAbandoned, 1, 0);
+        }
     }
 }

@@ -26,7 +26,15 @@ const Z: f64 = 1.96;
 /// Estimates the cost of announcing ops, in ns: the additional time of the steps with announced
 /// ops, minus `others`. `others` is the cost of brackets (the recorder's work around calls) and of
 /// counting calls. `None` if there are too few steps.
-pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
+///
+/// If other programs disturb the steps, the additional time can be too small, or even negative. So
+/// neither the result nor the upper end of its interval is below what `announcing` allows: the cost
+/// according to the measured times of announcements.
+pub(super) fn way(
+    steps: Option<&Steps>,
+    others: Estimate,
+    announcing: Option<Estimate>,
+) -> Option<Estimate> {
     let of = steps.filter(|of| of.seen_timed.min(of.away_timed) >= FEWEST)?;
     let each = of.seen_ns as f64 - of.away_ns as f64;
     let error = |spread: u64, n: u64| ERROR * spread as f64 / (n as f64).sqrt();
@@ -34,10 +42,11 @@ pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
     let away = of.away.saturating_sub(of.away_before);
     let seen = of.steps.saturating_sub(away) as f64;
     let at_least_0 = |each: f64| (each * seen - others.value).max(0.0);
+    let known = announcing.unwrap_or(Estimate::exact(0.0));
     Some(Estimate {
-        value: at_least_0(each),
+        value: at_least_0(each).max(known.low),
         low: at_least_0(each - Z * errors),
-        high: at_least_0(each + Z * errors),
+        high: at_least_0(each + Z * errors).max(known.high),
     })
 }
 
@@ -62,14 +71,21 @@ mod tests {
             away_spread: 100,
             ..Steps::default()
         };
-        let found = way(Some(&of), Estimate::exact(3_000.0)).expect("enough steps");
+        let found = way(Some(&of), Estimate::exact(3_000.0), None).expect("enough steps");
         assert_eq!(found.value, 17_000.0);
         assert!((found.high - 17_000.0 - 20.0 * 128.77).abs() < 1.0, "{found:?}");
         assert!((found.low - 17_000.0 + 20.0 * 128.77).abs() < 1.0, "{found:?}");
-        assert_eq!(way(Some(&Steps { away_timed: 9, ..of }), Estimate::exact(0.0)), None);
+        assert_eq!(way(Some(&Steps { away_timed: 9, ..of }), Estimate::exact(0.0), None), None);
         // Noise must not make the cost negative.
-        let slower = way(Some(&Steps { away_ns: 6_000, ..of }), Estimate::exact(0.0));
+        let slower = way(Some(&Steps { away_ns: 6_000, ..of }), Estimate::exact(0.0), None);
         assert_eq!(slower.map(|of| (of.low, of.value)), Some((0.0, 0.0)));
-        assert_eq!(way(None, Estimate::exact(0.0)), None);
+        // The announcements were measured, too, so the cost is not 0.
+        let slower = Steps { away_ns: 6_000, ..of };
+        let measured = Estimate { value: 3_300.0, low: 2_400.0, high: 4_500.0 };
+        let found = way(Some(&slower), Estimate::exact(0.0), Some(measured)).expect("enough steps");
+        assert_eq!((found.low, found.value, found.high), (0.0, 2_400.0, 4_500.0));
+        let found = way(Some(&of), Estimate::exact(3_000.0), Some(measured));
+        assert_eq!(found.map(|of| of.value), Some(17_000.0));
+        assert_eq!(way(None, Estimate::exact(0.0), None), None);
     }
 }
