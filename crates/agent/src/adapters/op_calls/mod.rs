@@ -3,7 +3,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`bracket`] | begins and ends ops, runs, regions and tasks; records their values |
+//! | [`bracket`] | begins and ends ops; records their values |
+//! | [`inside`] | begins and ends runs, regions and tasks |
 //! | [`op`] | finds or makes the entry of an op (the data about it, with its id in a profile) |
 //! | [`short`] | begins an op whose entry the adapter already knows, with less work |
 //! | [`vm`] | registers machines that call ops |
@@ -12,6 +13,7 @@
 //! | [`text`] | spells data types, shapes and devices |
 
 pub mod bracket;
+pub mod inside;
 pub mod nowhere;
 pub mod op;
 pub mod short;

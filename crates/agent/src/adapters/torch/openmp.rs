@@ -17,7 +17,8 @@ use abi::torch::ops::COUNTERS;
 use model::Loss;
 use record::meta::Role;
 
-use crate::adapters::op_calls::bracket::{self, Bracket, How, What};
+use crate::adapters::op_calls::bracket::{self, How};
+use crate::adapters::op_calls::inside::{self, Bracket, What};
 use crate::adapters::op_calls::op::{self, Entry};
 use crate::adapters::torch::ADAPTER;
 use crate::adapters::torch::host::host;
@@ -179,7 +180,7 @@ fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint
     let mut launch = MaybeUninit::<Launch>::uninit();
     let (place, frame) = (launch.as_mut_ptr(), stack_address());
     let thread = guarded(|| bracket::thread(&ADAPTER)).unwrap_or(std::ptr::null_mut());
-    let entered = bracket::enter_inside(thread);
+    let entered = inside::enter_inside(thread);
     let work = (body, data);
     let begun = region_begins(work, place, frame, (thread, entered))
         || region_begins_otherwise(work, place, frame, (thread, entered));
@@ -206,7 +207,7 @@ fn region_begins(
         let state = unsafe { thread.as_ref() }?;
         let entry = op_of_usual_region(state)?;
         let workers = take_sums(state)?;
-        let begun = bracket::try_begin_task(thread, (entry.region(), entry), false, frame, entered);
+        let begun = inside::try_begin_task(thread, (entry.region(), entry), false, frame, entered);
         // SAFETY: the caller owns `launch`, and `take_sums` has returned `workers`.
         unsafe {
             if begun.is_none() {
@@ -233,12 +234,12 @@ fn region_begins_otherwise(
         // SAFETY: `bracket::thread` returned null or the calling thread's own state.
         let state = unsafe { thread.as_mut() }?;
         let Some((entry, how)) = op_of_region(state, frame) else {
-            bracket::lose_inside(state, entered);
+            inside::lose_inside(state, entered);
             return None;
         };
         let Some(workers) = take_sums(state) else {
             losses::lose(Loss::TaskNotRecorded, 1, libc::ENOMEM);
-            bracket::lose_inside(state, entered);
+            inside::lose_inside(state, entered);
             return None;
         };
         // SAFETY: the caller owns `launch`, and `take_sums` has returned `workers`.
@@ -263,7 +264,7 @@ fn region_begins_the_long_way(
     entered: u64,
 ) -> Option<()> {
     let mut what = launch.region();
-    launch.bracket = bracket::begin_region(thread, &mut what, frame, entered)?;
+    launch.bracket = inside::begin_region(thread, &mut what, frame, entered)?;
     launch.how = what.how;
     Some(())
 }
@@ -352,7 +353,7 @@ fn region_ends(launch: &Launch) {
         point!(TorchRegionEnd);
         if let Some(bracket) = &launch.bracket {
             let region = (launch.entry.region(), 0, 0);
-            bracket::end_task(bracket, region, launch.correlation, false, || launch.region());
+            inside::end_task(bracket, region, launch.correlation, false, || launch.region());
         }
         if let Some(workers) = launch.workers() {
             if workers.tasks.load(Ordering::Acquire) != 0 {
@@ -414,13 +415,13 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<(Begun, Place)> {
     let begin = || {
         point!(TorchTaskBegin);
         let thread = bracket::thread(&ADAPTER);
-        let entered = bracket::enter_inside(thread);
+        let entered = inside::enter_inside(thread);
         let is_elsewhere = launch.is_elsewhere(thread);
         // The launching thread always executes the task with the number 0.
         let number_here = if is_elsewhere { number(&THREAD_NUM, 0) } else { 0 };
         let place = (number_here, number(&NUM_THREADS, 1).max(1));
         let task = (launch.task, launch.entry);
-        if let Some(bracket) = bracket::try_begin_task(thread, task, is_elsewhere, frame, entered) {
+        if let Some(bracket) = inside::try_begin_task(thread, task, is_elsewhere, frame, entered) {
             return Some((Begun::Recorded(bracket), place));
         }
         let what = launch.task(place, is_elsewhere);
@@ -439,7 +440,7 @@ fn task_begins_otherwise(
     frame: usize,
     (thread, entered): (*mut Thread, u64),
 ) -> Option<Begun> {
-    if let Some(bracket) = bracket::begin_inside(thread, what, frame, entered) {
+    if let Some(bracket) = inside::begin_inside(thread, what, frame, entered) {
         return Some(Begun::Recorded(bracket));
     }
     // A task on the launching thread need not be counted, because that thread's state already
@@ -447,7 +448,7 @@ fn task_begins_otherwise(
     if what.how == How::Never && what.counted {
         // SAFETY: `bracket::thread` returned null or the calling thread's own state.
         let state = unsafe { thread.as_mut() }?;
-        bracket::begin_counted_task(state, what.entry, frame);
+        inside::begin_counted_task(state, what.entry, frame);
         return Some(Begun::Counted);
     }
     None
@@ -482,7 +483,7 @@ fn task_ends(bracket: &Bracket, place: Place, launch: &Launch) {
         point!(TorchTaskEnd);
         let is_elsewhere = launch.is_elsewhere(bracket.thread());
         let (task, what) = ((launch.task, place.0, place.1), || launch.task(place, is_elsewhere));
-        let is_read = bracket::end_task(bracket, task, launch.correlation, is_elsewhere, what);
+        let is_read = inside::end_task(bracket, task, launch.correlation, is_elsewhere, what);
         if let Some(workers) = launch.workers().filter(|_| is_elsewhere) {
             add_counts(workers, is_read);
         }
@@ -531,10 +532,10 @@ pub fn rehearse(entry: &'static Entry, frame: usize) {
         counted: false,
         how: How::Always,
     };
-    let (thread, entered) = (thread::current(), bracket::NOT_TIMED);
-    let begun = bracket::try_begin_task(thread, (export, entry), false, frame, entered)
-        .or_else(|| bracket::begin_inside(thread, &what(), frame, entered));
+    let (thread, entered) = (thread::current(), inside::NOT_TIMED);
+    let begun = inside::try_begin_task(thread, (export, entry), false, frame, entered)
+        .or_else(|| inside::begin_inside(thread, &what(), frame, entered));
     if let Some(bracket) = begun {
-        bracket::end_task(&bracket, (export, 0, 0), correlation, false, what);
+        inside::end_task(&bracket, (export, 0, 0), correlation, false, what);
     }
 }

@@ -14,7 +14,8 @@ use abi::dlpack::{DataType, Device, DlTensor};
 use abi::tvm_ffi::{Any, Object, type_index};
 use record::meta::Role;
 
-use crate::adapters::op_calls::bracket::{self, Bracket, Caller, How, What};
+use crate::adapters::op_calls::bracket::{self, Caller, How};
+use crate::adapters::op_calls::inside::{self, Bracket, What};
 use crate::adapters::op_calls::nowhere::Nowhere;
 use crate::adapters::op_calls::op::{self, Entry};
 use crate::adapters::op_calls::vm::Vm;
@@ -273,7 +274,7 @@ fn run_begins(what: &What, frame: usize) -> Option<Bracket> {
         let thread = bracket::thread(&ADAPTER);
         // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let recorded = unsafe { thread.as_ref() }.is_some_and(|t| what.entry.is_recorded(t));
-        recorded.then(|| bracket::begin_inside(thread, what, frame, bracket::NOT_TIMED)).flatten()
+        recorded.then(|| inside::begin_inside(thread, what, frame, inside::NOT_TIMED)).flatten()
     })
     .flatten()
 }
@@ -282,7 +283,7 @@ fn run_begins(what: &What, frame: usize) -> Option<Bracket> {
 fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
     guarded(|| {
         point!(RunEnd);
-        bracket::end(bracket, what, failed);
+        inside::end(bracket, what, failed);
     });
 }
 

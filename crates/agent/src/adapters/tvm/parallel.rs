@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use abi::tvm_ffi::{AllocWorkspace, ParallelGroup, ParallelLaunch, ParallelTask};
 use model::Loss;
 
-use crate::adapters::op_calls::bracket::{self, Bracket, How, What};
+use crate::adapters::op_calls::bracket::{self, How};
+use crate::adapters::op_calls::inside::{self, Bracket, What};
 use crate::adapters::tvm::{ADAPTER, call, ffi};
 use crate::process::losses;
 use crate::process::panics::guarded;
@@ -137,7 +138,7 @@ fn region_begins(
             counted: true,
             how,
         };
-        let bracket = bracket::begin_region(thread, &mut what, frame, bracket::NOT_TIMED)?;
+        let bracket = inside::begin_region(thread, &mut what, frame, inside::NOT_TIMED)?;
         launch.write(Launch { task, data, bracket, what });
         Some(())
     };
@@ -149,7 +150,7 @@ fn region_ends(launch: &Launch, failed: bool) {
     guarded(|| {
         point!(RegionEnd);
         if let Some(bracket) = &launch.bracket {
-            bracket::end(bracket, &launch.what, failed);
+            inside::end(bracket, &launch.what, failed);
         }
     });
 }
@@ -189,8 +190,7 @@ fn task_begins(
             task: Some((number.max(0) as u32, count.max(1) as u32)),
             ..launch.what
         };
-        bracket::begin_inside(thread, &what, frame, bracket::NOT_TIMED)
-            .map(|bracket| (bracket, what))
+        inside::begin_inside(thread, &what, frame, inside::NOT_TIMED).map(|bracket| (bracket, what))
     };
     let begun = guarded(begin).flatten();
     if begun.is_none() && launch.what.how != How::Never {
@@ -203,7 +203,7 @@ fn task_begins(
 fn task_ends(bracket: &Bracket, what: &What, failed: bool) {
     guarded(|| {
         point!(TaskEnd);
-        bracket::end(bracket, what, failed);
+        inside::end(bracket, what, failed);
     });
 }
 
