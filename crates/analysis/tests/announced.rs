@@ -253,15 +253,29 @@ fn a_budget_of_0_has_a_price() {
     assert!(waiting.value > 0.0 && waiting.high < found.total().high, "{waiting:?} of {found:?}");
 }
 
-/// In a run with a budget, no task of the worker was timed. But its tasks were counted, and a step
-/// of the program took twice as much processor time as its launching thread used in the step.
-#[test]
-fn a_worker_whose_tasks_were_never_timed_waits_in_steps() {
+/// Returns [`ops`] in a run with a budget, with the times of announcements, and the ids of the op, its
+/// region and its task.
+fn in_budget() -> (ProfileScript, [u32; 3]) {
     let mut script = ops();
     script.budget(0.02);
     let process = &mut script.processes[0];
     process.announced = vec![announced(0, 20, 10, 40)];
-    let [op, region, task] = [0, 1, 2].map(|at| process.op_exports[at].id);
+    let ids = [0, 1, 2].map(|at| process.op_exports[at].id);
+    (script, ids)
+}
+
+/// Returns by how much the launching thread's time is longer, if 120 of 130 calls and all 100
+/// announcements are on this thread.
+fn lengthened(found: &ProbeCost) -> f64 {
+    (found.probes.value + found.counting.value) * 120.0 / 130.0 + 3_300.0
+}
+
+/// In a run with a budget, no task of the worker was timed. But its tasks were counted, and a step
+/// of the program took twice as much processor time as its launching thread used in the step.
+#[test]
+fn a_worker_whose_tasks_were_never_timed_waits_in_steps() {
+    let (mut script, [op, region, task]) = in_budget();
+    let process = &mut script.processes[0];
     let main = &mut process.threads[0];
     main.counted(op, 100, 100, 0).counted(region, 10, 0, 0).counted(task, 10, 0, 0);
     process.thread("worker").counted(task, 10, 0, 0);
@@ -269,8 +283,7 @@ fn a_worker_whose_tasks_were_never_timed_waits_in_steps() {
     let steps = Steps { steps: 50, of_thread: 2_000, ..Steps::default() };
     script.processes[0].threads[0].steps = Some(ThreadSteps { steps, rows: vec![] });
     let found = cost(&script);
-    // 120 of 130 calls, and all announcements, are on the launching thread.
-    let longer = (found.probes.value + found.counting.value) * 120.0 / 130.0 + 3_300.0;
+    let longer = lengthened(&found);
     let waiting = found.waiting.unwrap();
     assert!((waiting.value / longer - 1.0).abs() < 1e-6, "{waiting:?}, {longer}");
     assert!(waiting.low <= 0.5 * waiting.value && waiting.high > waiting.value, "{waiting:?}");
@@ -281,11 +294,8 @@ fn a_worker_whose_tasks_were_never_timed_waits_in_steps() {
 /// tasks it used 45,000 ticks of processor time, as much as the worker.
 #[test]
 fn a_timed_task_stands_for_those_that_are_only_counted() {
-    let mut script = ops();
-    script.budget(0.02);
+    let (mut script, [op, region, task]) = in_budget();
     let process = &mut script.processes[0];
-    process.announced = vec![announced(0, 20, 10, 40)];
-    let [op, region, task] = [0, 1, 2].map(|at| process.op_exports[at].id);
     let drawn = |op, start, ticks| CallScript::op(op, start, ticks).drawn(10, 1, 9);
     let main = &mut process.threads[0];
     main.call(drawn(task, 99_100, 4_500)).call(drawn(region, 99_050, 4_600));
@@ -296,8 +306,7 @@ fn a_timed_task_stands_for_those_that_are_only_counted() {
     worker.counted(task, 10, 1, 0);
     let found = cost(&script);
     let waiting = found.waiting.unwrap();
-    // 120 of 130 calls, and all announcements, are on the launching thread.
-    let longer = (found.probes.value + found.counting.value) * 120.0 / 130.0 + 3_300.0;
+    let longer = lengthened(&found);
     assert!((waiting.value / longer - 1.0).abs() < 1e-6, "{waiting:?}, {longer}");
     // A single timed task shows little about the other nine, so the interval is wide.
     assert!(waiting.low < 0.5 * waiting.value, "{waiting:?}, {longer}");

@@ -152,27 +152,28 @@ pub fn begin_counted_task(thread: &mut Thread, entry: &'static Entry, frame: usi
 /// read for the call.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     let Some(thread) = recording_again(bracket) else { return false };
-    let end = thread.run.clock.end();
-    end_at(thread, bracket, what, end, failed)
+    let (end, location) = thread.run.clock.end();
+    let mut call =
+        Call { export: what.export, location, start: bracket.start, end, ..Call::default() };
+    if let Some((number, count)) = what.task {
+        (call.count, call.workgroup) = ([count, 1, 1], [number, 0, 0]);
+    }
+    end_at(thread, bracket, &call, what.correlation, failed)
 }
 
-/// Does what [`end`] does, for a region or task. `counted` says whether its counters are read.
+/// Ends the bracket of a region or task. Sets its start and end in `task`. `counted` says whether
+/// its counters are read. Returns whether they were.
 #[inline(always)]
-pub fn end_task(
-    bracket: &Bracket,
-    (export, number, count): (u32, u32, u32),
-    correlation: u64,
-    counted: bool,
-    what: impl FnOnce() -> What,
-) -> bool {
+pub fn end_task(bracket: &Bracket, mut task: Task, counted: bool) -> bool {
     let Some(thread) = recording_again(bracket) else { return false };
     if thread.short_ops {
-        fetch(thread.ahead(export));
+        fetch(thread.ahead(task.export));
     }
     let (end, location) = thread.clock.end();
-    let task = Task { export, number, count, start: bracket.start, end, correlation };
+    (task.start, task.end) = (bracket.start, end);
     if !thread.try_end_task(bracket.frame, &task, location) {
-        return end_at(thread, bracket, &what(), (end, location), false);
+        let call = task.to_call(location, 0);
+        return end_at(thread, bracket, &call, Some(task.correlation), false);
     }
     let is_read = counted && thread.counting;
     if bracket.entered != NOT_TIMED {
@@ -190,26 +191,21 @@ fn recording_again(bracket: &Bracket) -> Option<&'static mut Thread> {
     (thread.is_attached() && !thread.busy.is_set()).then_some(thread)
 }
 
-/// Ends a bracket at a time and a place, which the clock has returned.
+/// Ends a bracket whose call has ended, as `call` says.
 #[inline(never)]
 fn end_at(
     thread: &mut Thread,
     bracket: &Bracket,
-    what: &What,
-    (end, location): (u64, u32),
+    call: &Call,
+    correlation: Option<u64>,
     failed: bool,
 ) -> bool {
-    let mut call =
-        Call { export: what.export, location, start: bracket.start, end, ..Call::default() };
-    if let Some((number, count)) = what.task {
-        (call.count, call.workgroup) = ([count, 1, 1], [number, 0, 0]);
-    }
     let Some(at) = thread.call_at(bracket.frame) else {
         lose_inside(thread, bracket.entered);
         return false;
     };
     let mut values = Values::<OWN>::new();
-    if let Some(number) = what.correlation {
+    if let Some(number) = correlation {
         values.push(KEY_CORRELATION, number);
     }
     push_bytes(&mut values, thread.finish(at).numbers);
@@ -219,9 +215,9 @@ fn end_at(
             values.push(KEY_FAILED_OP, export.into());
         }
     }
-    let is_read = thread.end(at, &call, values.as_slice());
+    let is_read = thread.end(at, call, values.as_slice());
     if bracket.entered != NOT_TIMED {
-        thread.bracket_ends(bracket.entered, (bracket.start, end), is_read);
+        thread.bracket_ends(bracket.entered, (call.start, call.end), is_read);
     }
     is_read
 }

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use abi::torch::ops::COUNTERS;
 use model::Loss;
 use record::meta::Role;
+use record::page::Task;
 
 use crate::adapters::op_calls::bracket::{self, How};
 use crate::adapters::op_calls::inside::{self, Bracket, What};
@@ -70,8 +71,7 @@ struct Launch {
     /// The state of the launching thread.
     thread: *const Thread,
     correlation: u64,
-    /// The export id of the tasks.
-    task: u32,
+    task_export: u32,
     /// The counts of the tasks on other threads, in memory from [`scratch`]. Null if the run has no
     /// counters.
     workers: *mut Sums,
@@ -97,22 +97,24 @@ impl Launch {
         !std::ptr::eq(thread, self.thread)
     }
 
-    fn region(&self) -> What {
-        What {
-            export: self.entry.region(),
-            entry: self.entry,
-            task: None,
-            correlation: Some(self.correlation),
-            counted: false,
-            how: self.how,
-        }
+    /// Returns the region, without its times.
+    #[inline(always)]
+    fn region(&self) -> Task {
+        self.task(self.entry.region(), (0, 0))
     }
 
-    fn task(&self, place: Place, counted: bool) -> What {
+    /// Returns a task with the export id `export`, without its times.
+    #[inline(always)]
+    fn task(&self, export: u32, (number, count): Place) -> Task {
+        Task { export, number, count, start: 0, end: 0, correlation: self.correlation }
+    }
+
+    /// Returns what the long way needs to begin the region or a task.
+    fn what(&self, task: Task, counted: bool) -> What {
         What {
-            export: self.task,
+            export: task.export,
             entry: self.entry,
-            task: Some(place),
+            task: (task.count > 0).then_some((task.number, task.count)),
             correlation: Some(self.correlation),
             counted,
             how: self.how,
@@ -178,76 +180,72 @@ pub unsafe extern "C-unwind" fn parallel(
 #[inline(never)]
 fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
     let mut launch = MaybeUninit::<Launch>::uninit();
-    let (place, frame) = (launch.as_mut_ptr(), stack_address());
     let thread = guarded(|| bracket::thread(&ADAPTER)).unwrap_or(std::ptr::null_mut());
-    let entered = inside::enter_inside(thread);
-    let work = (body, data);
-    let begun = region_begins(work, place, frame, (thread, entered))
-        || region_begins_otherwise(work, place, frame, (thread, entered));
-    if !begun {
+    let (frame, entered) = (stack_address(), inside::enter_inside(thread));
+    let mut region = Region { body, data, launch: &mut launch, thread, frame, entered };
+    if !region_begins(&mut region) && !region_begins_otherwise(&mut region) {
         return call_real(body, data, threads, flags);
     }
-    call_real(run_task, place.cast(), threads, flags);
+    call_real(run_task, launch.as_mut_ptr().cast(), threads, flags);
     // SAFETY: the region has begun, so `launch` is filled in, and no task uses it any more.
     region_ends(unsafe { launch.assume_init_ref() });
 }
 
-/// Begins a region if it can take the short way, and writes its data to `launch`. Returns whether
-/// the region has begun.
-#[inline(never)]
-fn region_begins(
-    work: (Body, *mut c_void),
-    launch: *mut Launch,
+/// A region that is to begin.
+struct Region<'a> {
+    body: Body,
+    data: *mut c_void,
+    launch: &'a mut MaybeUninit<Launch>,
+    /// The calling thread's state, or null.
+    thread: *mut Thread,
     frame: usize,
-    (thread, entered): (*mut Thread, u64),
-) -> bool {
+    /// What [`inside::enter_inside`] returned.
+    entered: u64,
+}
+
+/// Begins a region if it can take the short way, and fills in its data. Returns whether the region
+/// has begun.
+#[inline(never)]
+fn region_begins(region: &mut Region<'_>) -> bool {
     let begin = || {
         point!(TorchRegionBegin);
-        // SAFETY: `bracket::thread` returned null or the calling thread's own state.
+        let Region { thread, frame, entered, .. } = *region;
+        // SAFETY: `thread` is null or the calling thread's own state.
         let state = unsafe { thread.as_ref() }?;
         let entry = op_of_usual_region(state)?;
         let workers = take_sums(state)?;
         let begun = inside::try_begin_task(thread, (entry.region(), entry), false, frame, entered);
-        // SAFETY: the caller owns `launch`, and `take_sums` has returned `workers`.
-        unsafe {
-            if begun.is_none() {
-                give_back_sums(workers);
-                return None;
-            }
-            write(launch, work, entry, thread, workers, How::Always).bracket = begun;
+        if begun.is_none() {
+            give_back_sums(workers);
+            return None;
         }
+        fill_in(region, entry, workers, How::Always).bracket = begun;
         Some(())
     };
     guarded(begin).flatten().is_some()
 }
 
-/// Begins a region that cannot take the short way, and writes its data to `launch`. Returns false
-/// if the region is neither recorded nor counted as a call.
+/// Begins a region that cannot take the short way, and fills in its data. Returns false if the
+/// region is neither recorded nor counted as a call.
 #[inline(never)]
-fn region_begins_otherwise(
-    work: (Body, *mut c_void),
-    launch: *mut Launch,
-    frame: usize,
-    (thread, entered): (*mut Thread, u64),
-) -> bool {
+fn region_begins_otherwise(region: &mut Region<'_>) -> bool {
     let begin = || {
-        // SAFETY: `bracket::thread` returned null or the calling thread's own state.
-        let state = unsafe { thread.as_mut() }?;
-        let Some((entry, how)) = op_of_region(state, frame) else {
-            inside::lose_inside(state, entered);
+        // SAFETY: `thread` is null or the calling thread's own state.
+        let state = unsafe { region.thread.as_mut() }?;
+        let Some((entry, how)) = op_of_region(state, region.frame) else {
+            inside::lose_inside(state, region.entered);
             return None;
         };
         let Some(workers) = take_sums(state) else {
             losses::lose(Loss::TaskNotRecorded, 1, libc::ENOMEM);
-            inside::lose_inside(state, entered);
+            inside::lose_inside(state, region.entered);
             return None;
         };
-        // SAFETY: the caller owns `launch`, and `take_sums` has returned `workers`.
-        let launch = unsafe { write(launch, work, entry, thread, workers, how) };
-        let begun = region_begins_the_long_way(launch, thread, frame, entered);
+        let (frame, entered) = (region.frame, region.entered);
+        let launch = fill_in(region, entry, workers, how);
+        let begun = region_begins_the_long_way(launch, state, frame, entered);
         if begun.is_none() {
-            // SAFETY: nobody uses the sums.
-            unsafe { give_back_sums(workers) };
+            give_back_sums(workers);
         }
         begun
     };
@@ -263,7 +261,7 @@ fn region_begins_the_long_way(
     frame: usize,
     entered: u64,
 ) -> Option<()> {
-    let mut what = launch.region();
+    let mut what = launch.what(launch.region(), false);
     launch.bracket = inside::begin_region(thread, &mut what, frame, entered)?;
     launch.how = what.how;
     Some(())
@@ -286,12 +284,12 @@ fn take_sums(thread: &Thread) -> Option<*mut Sums> {
     Some(sums)
 }
 
-/// # Safety
-/// `sums` must be null or from [`take_sums`], and must not be used any more.
+/// Gives back what [`take_sums`] returned. It must not be used any more.
 #[inline(always)]
-unsafe fn give_back_sums(sums: *mut Sums) {
+fn give_back_sums(sums: *mut Sums) {
     if !sums.is_null() {
-        // SAFETY: by contract, the memory is from `scratch::take`, and nobody uses it any more.
+        // SAFETY: the memory is from `scratch::take`. Only the functions of this file use it, and
+        // they do not after this.
         unsafe { scratch::give_back(sums) };
     }
 }
@@ -305,35 +303,30 @@ fn op_of_usual_region(thread: &Thread) -> Option<&'static Entry> {
 }
 
 /// Fills in the data of a region. Writes field by field, because otherwise the whole struct would
-/// first be put on the stack.
-///
-/// # Safety
-/// `launch` must be valid for writes, and nobody else may use it. `workers` must be the result of
-/// [`take_sums`].
+/// first be put on the stack. `workers` is the result of [`take_sums`].
 #[inline(always)]
-unsafe fn write<'a>(
-    launch: *mut Launch,
-    (body, data): (Body, *mut c_void),
+fn fill_in<'a>(
+    region: &'a mut Region<'_>,
     entry: &'static Entry,
-    thread: *const Thread,
     workers: *mut Sums,
     how: How,
 ) -> &'a mut Launch {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // The highest bit distinguishes these numbers from those of TVM's regions.
     let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: by contract, `launch` is valid for writes.
+    let launch = region.launch.as_mut_ptr();
+    // SAFETY: `launch` is valid for writes, and all of its fields are written.
     unsafe {
-        (&raw mut (*launch).body).write(body);
-        (&raw mut (*launch).data).write(data);
+        (&raw mut (*launch).body).write(region.body);
+        (&raw mut (*launch).data).write(region.data);
         (&raw mut (*launch).entry).write(entry);
-        (&raw mut (*launch).thread).write(thread);
+        (&raw mut (*launch).thread).write(region.thread);
         (&raw mut (*launch).correlation).write(correlation);
-        (&raw mut (*launch).task).write(entry.task());
+        (&raw mut (*launch).task_export).write(entry.task());
         (&raw mut (*launch).workers).write(workers);
         (&raw mut (*launch).how).write(how);
         (&raw mut (*launch).bracket).write(None);
-        &mut *launch
+        region.launch.assume_init_mut()
     }
 }
 
@@ -352,15 +345,13 @@ fn region_ends(launch: &Launch) {
     guarded(|| {
         point!(TorchRegionEnd);
         if let Some(bracket) = &launch.bracket {
-            let region = (launch.entry.region(), 0, 0);
-            inside::end_task(bracket, region, launch.correlation, false, || launch.region());
+            inside::end_task(bracket, launch.region(), false);
         }
         if let Some(workers) = launch.workers() {
             if workers.tasks.load(Ordering::Acquire) != 0 {
                 add_workers(workers);
             }
-            // SAFETY: no task uses the sums any more.
-            unsafe { give_back_sums(launch.workers) };
+            give_back_sums(launch.workers);
         }
     });
 }
@@ -420,11 +411,11 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<(Begun, Place)> {
         // The launching thread always executes the task with the number 0.
         let number_here = if is_elsewhere { number(&THREAD_NUM, 0) } else { 0 };
         let place = (number_here, number(&NUM_THREADS, 1).max(1));
-        let task = (launch.task, launch.entry);
+        let task = (launch.task_export, launch.entry);
         if let Some(bracket) = inside::try_begin_task(thread, task, is_elsewhere, frame, entered) {
             return Some((Begun::Recorded(bracket), place));
         }
-        let what = launch.task(place, is_elsewhere);
+        let what = launch.what(launch.task(launch.task_export, place), is_elsewhere);
         Some((task_begins_otherwise(&what, frame, (thread, entered))?, place))
     };
     let begun = guarded(begin).flatten();
@@ -482,8 +473,8 @@ fn task_ends(bracket: &Bracket, place: Place, launch: &Launch) {
     guarded(|| {
         point!(TorchTaskEnd);
         let is_elsewhere = launch.is_elsewhere(bracket.thread());
-        let (task, what) = ((launch.task, place.0, place.1), || launch.task(place, is_elsewhere));
-        let is_read = inside::end_task(bracket, task, launch.correlation, is_elsewhere, what);
+        let task = launch.task(launch.task_export, place);
+        let is_read = inside::end_task(bracket, task, is_elsewhere);
         if let Some(workers) = launch.workers().filter(|_| is_elsewhere) {
             add_counts(workers, is_read);
         }
@@ -524,18 +515,15 @@ fn outside() -> Option<&'static Entry> {
 
 pub fn rehearse(entry: &'static Entry, frame: usize) {
     let (export, correlation) = (entry.region(), 1);
-    let what = || What {
-        export,
-        entry,
-        task: None,
-        correlation: Some(correlation),
-        counted: false,
-        how: How::Always,
-    };
     let (thread, entered) = (thread::current(), inside::NOT_TIMED);
-    let begun = inside::try_begin_task(thread, (export, entry), false, frame, entered)
-        .or_else(|| inside::begin_inside(thread, &what(), frame, entered));
+    let begun =
+        inside::try_begin_task(thread, (export, entry), false, frame, entered).or_else(|| {
+            let (task, correlation) = (None, Some(correlation));
+            let what = What { export, entry, task, correlation, counted: false, how: How::Always };
+            inside::begin_inside(thread, &what, frame, entered)
+        });
     if let Some(bracket) = begun {
-        inside::end_task(&bracket, (export, 0, 0), correlation, false, what);
+        let region = Task { export, number: 0, count: 0, start: 0, end: 0, correlation };
+        inside::end_task(&bracket, region, false);
     }
 }
