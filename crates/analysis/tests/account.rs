@@ -308,6 +308,29 @@ fn a_thread_that_only_another_source_saw_is_in_the_table() {
     assert_eq!(threads, [(0, 0, 2, 900.0, 900.0), (1, 1, 1, 50.0, 50.0)]);
 }
 
+/// In a run with a budget, all calls of `outer` were timed, but of five calls of `inner` only one.
+/// The others may be inside of `outer`, whose self time is therefore not known.
+#[test]
+fn a_self_time_is_known_only_if_all_calls_inside_were_timed() {
+    for (inner, known) in [(5, false), (1, true)] {
+        let mut script = ProfileScript::monotonic();
+        script.budget(0.02);
+        let process = script.process(7);
+        process.library("m", &["outer", "inner"]);
+        let thread = process.thread("t");
+        for (op, begin, end) in [(1, 100, 300), (0, 0, 1_000), (0, 2_000, 3_000)] {
+            thread.call(CallScript::new(op, begin, end - begin));
+        }
+        thread.counted(0, 2, 2, 0).counted(1, inner, 1, 0);
+        let (_scratch, profile) = script.opened();
+        let summary = summarize(&profile, &Options { raw: true, ..Options::default() });
+        let mut rows = summary.rows.iter().filter_map(|row| row.sampled.as_ref());
+        let outer = rows.find(|row| row.timed == 2).expect("the row of `outer`");
+        assert_eq!(outer.self_known, known, "{outer:?}");
+        assert!(outer.total.is_some(), "{outer:?}");
+    }
+}
+
 /// Makes a thread of a program, and the same thread in the events of its host's own profiler. One
 /// tick is 1 ns. From a recording of PyTorch, `counterpoint run` makes a profile of the same form.
 ///

@@ -99,6 +99,9 @@ struct Adding {
     inner: bool,
     /// Whether some calls have other calls inside.
     nested: bool,
+    /// Whether some calls of the row's threads, in this row or in others, were only counted. Such
+    /// calls may be inside of the row's calls.
+    beside_untimed: bool,
     counters: Vec<Pool>,
     weighted: Weighted,
     threads: BTreeSet<(usize, usize)>,
@@ -116,6 +119,7 @@ impl Adding {
             durations: Pool::default(),
             inner: false,
             nested: false,
+            beside_untimed: false,
             counters: vec![Pool::default(); counters],
             weighted: Weighted::default(),
             threads: BTreeSet::new(),
@@ -191,7 +195,7 @@ impl Adding {
                 .total()
                 .filter(|_| known)
                 .map(|total| by_steps.widen(total, all_calls)),
-            self_known: tells.is_some() && known && (complete || !self.nested),
+            self_known: tells.is_some() && known && !(self.nested && self.beside_untimed),
             share,
             effective: tells.and_then(|_| self.weighted.effective()),
             counters,
@@ -366,6 +370,9 @@ pub(crate) struct Sample<'a> {
     units: BTreeMap<(usize, usize, u32), Counted>,
     tails: Tails,
     any_nested: bool,
+    /// The threads with calls that were only counted, as process and thread. Includes threads of
+    /// other recordings of the same thread ([`Places::home`]).
+    untimed: BTreeSet<(usize, usize)>,
 }
 
 impl<'a> Sample<'a> {
@@ -378,6 +385,13 @@ impl<'a> Sample<'a> {
         let mut units = units(profile, places, workers, brackets);
         let is_nested = |of: &Counted| of.unit.as_ref().is_some_and(|unit| unit.nested);
         let any_nested = units.values().any(is_nested);
+        let is_untimed =
+            |of: &Counted| of.calls() > of.unit.as_ref().map_or(0, |unit| unit.durations.known());
+        let home = |(process, thread, _): &(usize, usize, u32)| places.home((*process, *thread));
+        let untimed = units.iter().filter(|(_, of)| is_untimed(of)).map(|(at, _)| home(at));
+        let untimed: BTreeSet<_> = untimed.collect();
+        let untimed = units.keys().filter(|at| untimed.contains(&home(at)));
+        let untimed = untimed.map(|(process, thread, _)| (*process, *thread)).collect();
         let tails = Tails::of(profile, &units);
         for of in units.values_mut() {
             let factors = of.factors();
@@ -385,7 +399,7 @@ impl<'a> Sample<'a> {
                 unit.weighted.reweigh(|weight| factors.timed(weight));
             }
         }
-        Self { profile, units, tails, any_nested }
+        Self { profile, units, tails, any_nested, untimed }
     }
 
     /// Returns the number of calls that each timed call represents.
@@ -415,6 +429,7 @@ impl<'a> Sample<'a> {
             let Some(key) = set(at, *export) else { continue };
             let row = rows.entry(key).or_insert_with(|| Adding::new(counters, passes));
             row.add(at, self.profile.processes[*process].pass, of, &self.tails);
+            row.beside_untimed |= self.untimed.contains(&at);
         }
         rows.into_iter().map(|(key, one)| (key, finish(one))).collect()
     }
@@ -426,6 +441,7 @@ impl<'a> Sample<'a> {
             op.is_some_and(|op| op.role.is_apart())
         };
         let mut all = Adding::new(0, 0);
+        all.beside_untimed = !self.untimed.is_empty();
         // The time of all calls is computed as the sum of the estimates for the ops, so that these
         // add up to it.
         let mut ops: BTreeMap<_, Pool> = BTreeMap::new();
