@@ -162,6 +162,9 @@ pub struct Region {
     /// The region's start.
     pub start: u64,
     pub duration: u64,
+    /// Whether the region is inside of another region of the same call and thread. Its time is then
+    /// a part of the other region's time.
+    pub inner: bool,
     /// The number of tasks that the region was divided into; `None` if no task was recorded.
     pub of: Option<u32>,
     /// The region's recorded tasks, sorted by number.

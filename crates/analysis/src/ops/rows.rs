@@ -137,7 +137,7 @@ pub struct RegionSum {
     pub regions: u64,
     /// Number of regions with missing tasks, which the sums of tasks below do not include.
     pub incomplete: u64,
-    /// Sum of the durations of all regions.
+    /// Sum of the durations of the regions, except regions inside of other ones.
     pub ticks: u128,
     pub tasks: u64,
     /// Sum, over the regions without missing tasks, of the duration of the longest task.
@@ -156,7 +156,9 @@ pub struct RegionSum {
 impl RegionSum {
     fn add(&mut self, region: &Region) {
         self.regions += 1;
-        self.ticks += u128::from(region.duration);
+        if !region.inner {
+            self.ticks += u128::from(region.duration);
+        }
         match region.serial {
             Some(Serial::Thread) => self.serial_threads += 1,
             Some(Serial::Cpu(cpu)) => *self.serial_cpus.entry(cpu).or_default() += 1,

@@ -261,8 +261,11 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         self.regions.clear();
         let node = &arena.nodes[at];
         let children = |node: &Node| arena.children[node.children.0..node.children.1].iter().rev();
+        // The end of the region that was found last and is not inside of another one. The nodes are
+        // in the order of their starts.
+        let mut end = 0;
         if node.role == Role::Region {
-            self.regions.push(self.region(node));
+            self.regions.push(self.region(node, &mut end));
         }
         self.walk.clear();
         self.walk.extend(children(node));
@@ -271,7 +274,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             match node.role {
                 Role::Op | Role::Run | Role::Range => self.inner.push(child),
                 Role::Region => {
-                    self.regions.push(self.region(node));
+                    self.regions.push(self.region(node, &mut end));
                     self.walk.extend(children(node));
                 }
                 Role::Task | Role::Workgroup | Role::Span | Role::Bookkeeping => {
@@ -281,11 +284,17 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         }
     }
 
-    fn region(&self, node: &Node) -> Region {
+    /// `end` is the end of the latest region around others; the function updates it.
+    fn region(&self, node: &Node, end: &mut u64) -> Region {
+        let inner = node.begin < *end;
+        if !inner {
+            *end = node.begin.saturating_add(node.duration());
+        }
         let base = Region {
             op: node.op,
             start: node.begin,
             duration: node.duration(),
+            inner,
             of: None,
             tasks: Vec::new(),
             imbalance: None,

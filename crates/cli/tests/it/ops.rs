@@ -406,6 +406,30 @@ fn regions_outside_of_ops() {
     golden(&scratch).check("no-op", 0, &["ops", dir.to_str().unwrap()]);
 }
 
+/// A library that a task calls may launch a region itself, which runs on the thread of the task. Its
+/// time is in that of the region around it, so the regions do not take longer than their op.
+#[test]
+fn time_of_nested_regions_counts_once() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    let vm = process.machine("vm 0");
+    let f = process.op(vm, Role::Op, "f", "");
+    let region = process.op(vm, Role::Region, "f", "");
+    let tasks = process.op(vm, Role::Task, "f", "");
+    process
+        .thread("main")
+        .call(task(tasks, (0, 1), 2, 121, 149))
+        .call(op(region, 120, 150).value(KEY_CORRELATION, 2))
+        .call(task(tasks, (0, 1), 1, 111, 189))
+        .call(op(region, 110, 190).value(KEY_CORRELATION, 1))
+        .call(task(tasks, (0, 1), 3, 191, 194))
+        .call(op(region, 190, 195).value(KEY_CORRELATION, 3))
+        .call(op(f, 100, 200));
+    let (_scratch, dir) = script.written();
+    let row = &json_of(&dir, &["--raw"])["rows"][0];
+    assert_eq!((&row["regions"], &row["region_ns"]), (&json!(3), &json!(85.0)), "{row}");
+}
+
 #[test]
 fn launches_on_an_asynchronous_device() {
     let mut script = ProfileScript::monotonic();
