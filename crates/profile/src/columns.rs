@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use model::Loss;
-use record::page::PageReader;
 pub use record::page::{
     FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD, KEY_PLUGIN_ID,
     KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
+use record::page::{GroupTimes, PageReader};
 use record::{Drawn, GroupLayout, PageHeader, Record};
 
 use crate::groups::{Groups, PageGroups};
@@ -136,6 +136,10 @@ pub struct GroupColumn {
     pub running_ns: Vec<u64>,
 }
 
+/// A call of at most so many ticks may begin and end within one tick of its counters' clock. With a
+/// time-stamp counter, which has a tick of less than 1 ns, no call is so short.
+const SHORTEST_TICKS: u64 = 2;
+
 /// What is known about the values of one group in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -155,16 +159,19 @@ impl Status {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
 
-    /// Determines the status. If a group of the operating system's counters has an enabled time of
-    /// 0, the group belongs to another thread than the calling one. Its values are then
-    /// meaningless. This happens in a thread that a raw `clone` made and that shares its creator's
-    /// thread-local storage. A simulated group may have no times, so its values are used even if
-    /// both times are 0.
-    fn of(read: bool, enabled: u64, running: u64, simulated: bool) -> Self {
-        match (read, running) {
+    /// Determines the status in a call that took `ticks`. If a group of the operating system's
+    /// counters has an enabled time of 0, the group belongs to another thread than the calling one.
+    /// Its values are then meaningless. This happens in a thread that a raw `clone` made and that
+    /// shares its creator's thread-local storage. Two groups have values even if both times are 0:
+    /// a simulated group, which may have no times, and a group in a call that is too short for the
+    /// clock. On AArch64, where the times come from the same clock as the call's, a tick may take
+    /// 40 ns.
+    fn of(times: &GroupTimes, ticks: u64, simulated: bool) -> Self {
+        let may_be_zero = simulated || ticks <= SHORTEST_TICKS;
+        match (times.read, times.running) {
             (false, _) => Self::NotRead,
-            (true, 0) if enabled > 0 || !simulated => Self::NeverRan,
-            (true, _) if running < enabled => Self::Multiplexed,
+            (true, 0) if times.enabled > 0 || !may_be_zero => Self::NeverRan,
+            (true, running) if running < times.enabled => Self::Multiplexed,
             (true, _) => Self::Whole,
         }
     }
@@ -387,12 +394,13 @@ impl Columns {
             self.worker.push(call.worker);
             self.location.push(call.location);
             self.start_ticks.push(call.start);
-            self.duration_ticks.push(call.end.wrapping_sub(call.start));
+            let ticks = call.end.wrapping_sub(call.start);
+            self.duration_ticks.push(ticks);
             let mut values = reader.values().iter();
             let mut multiplexed = false;
             let groups = page.groups.iter().zip(&page.simulated);
             for (times, ((group, counters), simulated)) in reader.groups().iter().zip(groups) {
-                let status = Status::of(times.read, times.enabled, times.running, *simulated);
+                let status = Status::of(times, ticks, *simulated);
                 multiplexed |= matches!(status, Status::Multiplexed | Status::NeverRan);
                 let column = &mut self.groups[*group];
                 column.status.push(status);
@@ -406,5 +414,23 @@ impl Columns {
             // With estimates, a multiplexed counter is not a loss.
             self.multiplexed += u64::from(multiplexed && !self.estimates);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_ran_for_no_time_has_values_only_in_a_call_of_no_time() {
+        let times = |enabled, running| GroupTimes { read: true, enabled, running };
+        assert_eq!(Status::of(&GroupTimes::default(), 0, false), Status::NotRead);
+        assert_eq!(Status::of(&times(80, 80), 2, false), Status::Whole);
+        assert_eq!(Status::of(&times(80, 40), 2, false), Status::Multiplexed);
+        assert_eq!(Status::of(&times(80, 0), 2, false), Status::NeverRan);
+        assert_eq!(Status::of(&times(0, 0), 0, false), Status::Whole);
+        assert_eq!(Status::of(&times(0, 0), 2, false), Status::Whole);
+        assert_eq!(Status::of(&times(0, 0), 3, false), Status::NeverRan);
+        assert_eq!(Status::of(&times(0, 0), 3, true), Status::Whole);
     }
 }

@@ -97,6 +97,7 @@ fn written(page: &Page) -> u64 {
 /// since.
 #[repr(C)]
 #[derive(Clone, Copy)]
+#[cfg_attr(test, derive(Default))]
 struct Last {
     /// The `lock` of the leader's page. An odd number, which no page has while its thread runs,
     /// means that no later reading can start from this state.
@@ -104,12 +105,15 @@ struct Last {
     ticks: u64,
     /// The nanoseconds for which the group was enabled. The group ran for the same time.
     enabled: u64,
-    /// The enabled time that the latest reading returned. The next reading returns at least this
-    /// time.
+    /// The enabled time that the latest reading returned. If the hypervisor took the processor while
+    /// the kernel read the group, it is later than the kernel's. The next reading in the group's own
+    /// thread returns a later one still: a group that ran for no time has no counts (see
+    /// `profile::Status`).
     returned: u64,
 }
 
 #[repr(C)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Rings {
     /// Nanoseconds in a tick, times 2³².
     rate: u64,
@@ -158,7 +162,7 @@ impl Rings {
             return false;
         }
         let ns = (u128::from(since) * u128::from(self.rate)) >> 32;
-        let enabled = last.enabled.wrapping_add(ns as u64).max(last.returned);
+        let enabled = last.enabled.wrapping_add(ns as u64).max(last.returned.wrapping_add(1));
         last.returned = enabled;
         if let Some([_, to_enabled, to_running]) = block.first_chunk_mut() {
             (*to_enabled, *to_running) = (enabled, enabled);
@@ -194,17 +198,16 @@ impl Rings {
         let Some([_, enabled, running]) = block.first_chunk_mut().filter(|_| got > 0) else {
             return got;
         };
+        // In another thread that shares these pages, the time stands still.
+        let has_run = *enabled > last.enabled;
+        last.enabled = *enabled;
         let is_still = counters().zip(bases.iter()).all(|(page, base)| written(page) == *base);
         // A group that consists only of software counters runs whenever it is enabled.
         if is_still && enabled == running && !leader.changed(lock) {
-            *last = Last {
-                lock,
-                ticks: before.wrapping_add(after.wrapping_sub(before) / 2),
-                enabled: *enabled,
-                returned: last.returned,
-            };
+            last.lock = lock;
+            last.ticks = before.wrapping_add(after.wrapping_sub(before) / 2);
         }
-        last.returned = last.returned.max(*enabled);
+        last.returned = last.returned.wrapping_add(has_run.into()).max(*enabled);
         (*enabled, *running) = (last.returned, last.returned.max(*running));
         let values = block.get(3..).unwrap_or(&[]).iter().step_by(2);
         counters().zip(bases.iter_mut()).zip(values).for_each(|((_, base), value)| {

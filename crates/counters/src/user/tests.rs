@@ -8,6 +8,7 @@ use super::page::{
     CAP_USER_READ, CAP_USER_TIME, CAP_USER_TIME_SHORT, Page, nanoseconds, read_group, sign_extend,
 };
 use super::pmu::Pmu;
+use super::rings::Rings;
 
 /// Counters with constant values, and a clock that stands still. The value for a page's `index` is
 /// `counters[index − 1]`.
@@ -277,4 +278,56 @@ fn a_page_that_another_thread_writes_is_never_read_torn() {
         }
         assert!(last > 0, "the page never changed");
     });
+}
+
+/// A hypervisor takes the processor for 1,000 ns after the kernel has read the group's time, and a
+/// tick is 1 ns. The middle between the ticks around the reading is then 500 ns too early, and
+/// readings without the kernel are 500 ns ahead of it.
+#[test]
+fn a_group_read_from_rings_runs_in_each_interval_even_after_a_late_reading() {
+    struct Ticks(Cell<u64>);
+    impl Pmu for Ticks {
+        fn counter(&self, _: u32) -> Option<u64> {
+            None
+        }
+        fn ticks(&self) -> u64 {
+            self.0.get()
+        }
+    }
+    let (page, clock, mut rings) = (Page::default(), Ticks(Cell::new(0)), Rings::default());
+    let pages = |i: usize| (i == 0).then_some(&page);
+    rings.begin(0, 1 << 32);
+    let mut at = |ticks: u64, kernel: Option<(u64, u64)>, events: u64| {
+        clock.0.set(ticks);
+        page.data_head.fetch_add(8 * events, Ordering::Relaxed);
+        let mut block = [0; 5];
+        match kernel {
+            None => assert!(rings.attempt(0, pages, &clock, &mut block), "at {ticks}"),
+            Some((enabled, taken)) => {
+                assert!(!rings.attempt(0, pages, &clock, &mut block), "at {ticks}");
+                let ask = |block: &mut [u64]| {
+                    clock.0.set(ticks + taken);
+                    block.copy_from_slice(&[1, enabled, enabled, 40, 7]);
+                    40
+                };
+                assert_eq!(rings.ask(0, pages, &clock, ask, &mut block), 40);
+            }
+        }
+        assert_eq!(block[1], block[2], "a group of software counters runs while it is enabled");
+        (block[1], block[3])
+    };
+    assert_eq!(at(0, Some((100, 1_000)), 0), (100, 40));
+    assert_eq!(at(1_010, None, 3), (610, 43));
+    // The thread was away and came back. The kernel says how long it has run so far: less than
+    // the previous reading said.
+    page.lock.fetch_add(2, Ordering::Relaxed);
+    assert_eq!(at(1_020, Some((120, 0)), 0), (611, 40));
+    assert_eq!(at(1_030, None, 0), (612, 40));
+    assert_eq!(at(1_040, None, 1), (613, 41));
+    assert_eq!(at(2_020, None, 0), (1_120, 41));
+    // In another thread, the kernel's time stands still.
+    page.lock.fetch_add(2, Ordering::Relaxed);
+    assert_eq!(at(3_000, Some((1_200, 0)), 0), (1_200, 40));
+    page.lock.fetch_add(2, Ordering::Relaxed);
+    assert_eq!(at(4_000, Some((1_200, 0)), 0), (1_200, 40));
 }
