@@ -37,7 +37,7 @@ mod whole;
 use counters::ReadingDiff;
 use matching::{Relation, matches};
 pub use parts::Part;
-use recorded::{By, Identity, Recorded};
+use recorded::{By, Identity, Recorded, RunRow};
 use verdict::{Compared, Decided, Verdict, decide};
 pub use whole::Whole;
 
@@ -115,6 +115,13 @@ pub struct Diff {
     pub rows: Vec<DiffRow>,
 }
 
+impl Diff {
+    /// Whether some row has [`DiffRow::other_executions`].
+    pub fn has_other_executions(&self) -> bool {
+        self.rows.iter().any(|row| row.other_executions().is_some())
+    }
+}
+
 /// A row of a comparison.
 #[derive(Clone, Debug)]
 pub struct DiffRow {
@@ -150,6 +157,22 @@ impl DiffRow {
     pub fn of(&self, statistic: Statistic) -> Option<&Compared> {
         self.compared.iter().find(|one| one.statistic == statistic)
     }
+
+    /// Returns the numbers of executions in a run of A and of B if they differ by more than 10 %.
+    /// Then the time of an execution does not say whether the row as a whole takes longer: B may do
+    /// the same work in fewer and larger executions. `None` also if several rows correspond to one.
+    pub fn other_executions(&self) -> Option<[f64; 2]> {
+        let executions = self.sides.map(|side| Some(side?.executions));
+        values::other_executions([self.a.len(), self.b.len()], executions)
+    }
+
+    /// Whether B has another number of executions ([`DiffRow::other_executions`]) which together
+    /// take less time in a run than those of A (or more), with 95 % confidence. `None` if this
+    /// cannot be told.
+    pub fn others_take_less(&self) -> Option<bool> {
+        let [low, high] = self.part?.interval.filter(|_| self.other_executions().is_some())?;
+        (low > 0.0 || high < 0.0).then_some(high < 0.0)
+    }
 }
 
 /// The numbers of a row on one side, as medians over the runs.
@@ -183,12 +206,17 @@ pub fn compare(
         n if n < FEWEST_PAIRS => Some(Untested::TooFew(n)),
         _ => None,
     };
-    let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
-    // The rows of modules, activities and datasets are not in the order of the program.
-    let is_program = !matches!(options.by, By::Module | By::Activity)
-        && !a.iter().chain(b).any(|run| run.is_unordered);
-    let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });
-    let found = matches(&sides[0].identities, &sides[1].identities, in_order);
+    let matched = |by: By, rows: fn(&Recorded) -> &[RunRow]| {
+        let sides = [a, b].map(|runs| values::Sides::new(runs, |run| rows(run).to_vec()));
+        // The rows of modules, activities and datasets are not in the order of the program.
+        let is_program = !matches!(by, By::Module | By::Activity)
+            && !a.iter().chain(b).any(|run| run.is_unordered);
+        let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });
+        let found = matches(&sides[0].identities, &sides[1].identities, in_order);
+        let others = values::Others::new(&sides, &found);
+        (sides, found, others)
+    };
+    let (sides, found, others) = matched(options.by, |run| &run.rows);
     let in_pairs = values::Pairs { pairs, runs: [a.len(), b.len()] };
     let mut rows: Vec<(DiffRow, usize)> = Vec::new();
     let mut asked: Vec<verdict::Asked> = Vec::new();
@@ -198,7 +226,10 @@ pub fn compare(
         asked.extend(row.asked);
         rows.push((row.row, from));
     }
-    let all_parts = whole::Parts::new(a, b, options.by, &in_pairs);
+    let all_parts = match options.by {
+        By::Op => whole::Parts::new(a, b, By::Op, &in_pairs, &others),
+        by => whole::Parts::new(a, b, by, &in_pairs, &matched(By::Op, |run| &run.ops).2),
+    };
     let from = asked.len();
     asked.extend(all_parts.asked());
     let answers = verdict::answer(&asked, untested.is_none());
@@ -223,7 +254,7 @@ pub fn compare(
     let whole = all_parts.finish(decided(from, answers.len()), &in_pairs, a, b);
     let processor = processor([a, b], &in_pairs, untested, options.threshold);
     for (row, one) in rows.iter_mut().zip(&found) {
-        row.part = values::part(&sides, one, &in_pairs);
+        row.part = values::part(&sides, one, &in_pairs, &others);
     }
     counters::judge(&mut rows, &sides, &found, &in_pairs, untested, options.threshold);
     rows.sort_by_key(|row| row.relation == Relation::New);

@@ -229,6 +229,53 @@ fn parts_and_remainder_add_up_to_the_difference() {
     assert!((whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
 }
 
+/// A runs an op 1,000 times for 1,000 ns and 100 times for 100,000 ns. B does not run the short
+/// ones, so its typical execution takes 100 times as long, but a run takes 1 ms less.
+#[test]
+fn fewer_executions_are_compared_by_their_sum() {
+    let of = |pair: usize, is_b: bool| {
+        let base = 1.0 + 0.01 * pair as f64;
+        let [short, long] = [1_000.0, 100_000.0].map(|ns| base * ns);
+        let typical = if is_b { long } else { short };
+        let n = if is_b { 100 } else { 1_100 };
+        let own = 100.0 * long + if is_b { 0.0 } else { 1_000.0 * short };
+        let changed = RunRow {
+            calls: n,
+            dispatches: None,
+            total_ns: Some(own),
+            own_ns: Some(own),
+            ..row("fill", short, typical, 0.0)
+        };
+        run(vec![changed, row("matmul", 900.0 * base, 1_000.0 * base, 2_000.0 * base)])
+    };
+    let side = |is_b: bool| (0..6).map(|pair| of(pair, is_b)).collect::<Vec<_>>();
+    let (a, b) = (side(false), side(true));
+    let pairs: Vec<(usize, usize)> = (0..6).map(|pair| (pair, pair)).collect();
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    let [fill, matmul] = &diff.rows[..] else { panic!("two rows") };
+    assert_eq!(fill.other_executions(), Some([1_100.0, 100.0]));
+    assert_eq!((matmul.other_executions(), matmul.others_take_less()), (None, None));
+    let change = fill.verdict.change().expect("each execution takes longer");
+    assert!((change.by - 99.0).abs() < 1e-9, "{change:?}");
+    // The mean of `base` over the pairs is 1.025, and 1,000 short executions are missing.
+    let near = |ns: f64| (ns + 1_025_000.0).abs() < 1e-3;
+    assert!(near(fill.part.unwrap().ns), "{:?}", fill.part);
+    assert_eq!(fill.others_take_less(), Some(true));
+    let whole = &diff.whole;
+    assert!(near(whole.explained.unwrap().ns) && near(whole.difference.unwrap().ns), "{whole:?}");
+    assert!(whole.remainder.unwrap().ns.abs() < 1e-3);
+    // Of a run of A, 11 ms are those of fill, and 0.2 ms those of typical executions of matmul.
+    assert!((whole.verdict.change().unwrap().by + 1.0 / 11.2).abs() < 1e-9, "{:?}", whole.verdict);
+    // The rows of ops are used for the whole of another kind of rows, too.
+    let as_ops = |runs: &[Recorded]| {
+        let other = |run: &Recorded| Recorded { ops: run.rows.clone(), ..run.clone() };
+        runs.iter().map(other).collect::<Vec<_>>()
+    };
+    let options = Options { by: By::Activity, ..OPTIONS };
+    let by_activity = compare(&as_ops(&a), &as_ops(&b), &pairs, &options);
+    assert!(near(by_activity.whole.explained.unwrap().ns));
+}
+
 #[test]
 fn without_pairs_or_with_few_of_them_nothing_is_tested() {
     let (a, b, pairs) = exact_pairs(1.1);

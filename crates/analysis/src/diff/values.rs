@@ -1,6 +1,6 @@
 //! Computes the value of a row of the comparison in each run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::matching::{Match, Relation};
 use super::parts::{Part, difference};
@@ -11,8 +11,7 @@ use super::{DiffRow, Side, Statistic};
 use crate::estimate::Estimate;
 use crate::sampled::Estimated;
 
-/// The shortest calls of A and B are compared only if their numbers of calls differ by at most this
-/// factor.
+/// Numbers of calls that differ by at most this factor are taken for equal.
 const AS_MANY: f64 = 1.1;
 
 /// The rows of all runs of one side.
@@ -175,8 +174,9 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
     Prepared { row, asked }
 }
 
-/// Whether the numbers of calls of the two sides differ by at most [`AS_MANY`]. Otherwise, the
-/// shortest calls are not comparable, because the shortest of more calls is usually shorter.
+/// Whether the numbers of calls, or of executions, of the two sides differ by at most [`AS_MANY`].
+/// Otherwise, the shortest calls are not comparable, because the shortest of more calls is usually
+/// shorter.
 pub fn are_as_many(a: f64, b: f64) -> bool {
     (a / b).ln().abs() <= AS_MANY.ln()
 }
@@ -253,6 +253,44 @@ fn ask(
     Asked { statistic, values }
 }
 
+/// The rows of each side with another number of executions than on the other side. Their typical
+/// executions may be other ones: B may do in a few large executions what A does in many small ones.
+/// So all of their self time counts as their part of a run.
+#[derive(Debug, Default)]
+pub struct Others([HashSet<Identity>; 2]);
+
+impl Others {
+    pub fn new(sides: &[Sides; 2], found: &[Match]) -> Self {
+        let mut others = Self::default();
+        for one in found {
+            let rows = [&one.a, &one.b];
+            let executions = [0, 1].map(|side| Some(sides[side].side(rows[side])?.executions));
+            if other_executions(rows.map(|rows| rows.len()), executions).is_some() {
+                for ((known, side), rows) in others.0.iter_mut().zip(sides).zip(rows) {
+                    known.extend(rows.iter().map(|row| side.identities[*row].clone()));
+                }
+            }
+        }
+        others
+    }
+
+    /// Returns how much of a run's time a row of a side would take if each execution took as long as
+    /// `scaled` says.
+    pub fn part(&self, side: usize, row: &RunRow, scaled: Scaled) -> Option<f64> {
+        if self.0[side].contains(&row.identity) { row.own_ns } else { scaled(row) }
+    }
+}
+
+/// [`part_of`], [`floor_of`] or [`fastest_of`].
+pub type Scaled = fn(&RunRow) -> Option<f64>;
+
+/// Returns the numbers of executions of A and B if they differ by more than 10 %. `rows` are the
+/// numbers of rows that correspond to each other. If they are several, the result is `None`.
+pub fn other_executions(rows: [usize; 2], executions: [Option<f64>; 2]) -> Option<[f64; 2]> {
+    let [Some(a), Some(b)] = executions else { return None };
+    (rows == [1, 1] && !are_as_many(a, b)).then_some([a, b])
+}
+
 /// Returns how much of a run's time a row would take if each execution took as long as the typical
 /// one. Counts self time. `None` if one of the needed times is not known.
 pub fn part_of(row: &RunRow) -> Option<f64> {
@@ -279,12 +317,12 @@ fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
 }
 
 /// Returns a row's contribution to the difference between whole runs.
-pub fn part(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Option<Part> {
+pub fn part(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>, others: &Others) -> Option<Part> {
     let rows = [&one.a, &one.b];
     let values = [0, 1].map(|side| {
         let of_run = |run: usize| {
             let found = rows[side].iter().filter_map(|row| sides[side].runs[run][*row].as_ref());
-            found.map(part_of).sum::<Option<f64>>()
+            found.map(|row| others.part(side, row, part_of)).sum::<Option<f64>>()
         };
         pairs.runs_of(side).into_iter().map(of_run).collect::<Option<Vec<f64>>>()
     });

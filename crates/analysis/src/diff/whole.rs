@@ -3,7 +3,8 @@
 //!
 //! Whole runs are compared at typical cost: the time that all ops together would take if each
 //! execution took as long as the typical one. They are also compared at the floor: as if each
-//! execution took as long as the op's 10th percentile. For paired runs, the contribution of a row
+//! execution took as long as the op's 10th percentile. An op with another number of executions in B
+//! counts with all of its self time ([`Others`]). For paired runs, the contribution of a row
 //! to the difference is the mean of the pairs' differences. Such means can be added, so the
 //! contributions of the rows and the remainder add up to the difference of the recorded times. The
 //! *remainder* is the time that typical executions do not explain, for example slow calls and first
@@ -12,8 +13,8 @@
 use super::Statistic;
 use super::parts::{Part, difference};
 use super::ranks::median;
-use super::recorded::{By, Recorded, RunRow};
-use super::values::{Pairs, are_as_many, fastest_of, floor_of, part_of};
+use super::recorded::{By, Recorded};
+use super::values::{Others, Pairs, Scaled, are_as_many, fastest_of, floor_of, part_of};
 use super::verdict::{Asked, Compared, Decided, Verdict};
 
 /// The comparison of all ops together.
@@ -34,7 +35,8 @@ pub struct Whole {
     /// differences, which need not be the difference of the medians in `total_ns`. It is the sum of
     /// `explained` and `remainder`.
     pub difference: Option<Part>,
-    /// The difference if each execution took as long as the op's typical one.
+    /// The difference if each execution took as long as the op's typical one. Ops with another number
+    /// of executions count with all of their self time.
     pub explained: Option<Part>,
     /// The part of `difference` that `explained` does not include.
     pub remainder: Option<Part>,
@@ -48,12 +50,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn new(a: &[Recorded], b: &[Recorded], by: By, pairs: &Pairs<'_>) -> Self {
-        let sum = |side: usize, of: fn(&RunRow) -> Option<f64>| {
+    pub fn new(a: &[Recorded], b: &[Recorded], by: By, pairs: &Pairs<'_>, others: &Others) -> Self {
+        let sum = |side: usize, of: Scaled| {
             let runs = [a, b][side];
             let all = pairs.runs_of(side).into_iter().map(|run| {
                 let ops = runs[run].parts(by).iter().filter(|row| row.own_ns.is_some());
-                ops.map(of).sum::<Option<f64>>().filter(|ns| *ns > 0.0)
+                let parts = ops.map(|row| others.part(side, row, of));
+                parts.sum::<Option<f64>>().filter(|ns| *ns > 0.0)
             });
             all.collect::<Vec<_>>()
         };

@@ -10,7 +10,7 @@ use analysis::{Estimate, Estimated};
 use profile::Role;
 use profile::demangle::{Detail, demangle};
 
-use super::answer::{About, reading, relation, signed_time, verdict, word};
+use super::answer::{About, differs, of_row, reading, relation, signed_time, verdict, word};
 use crate::view::sampled;
 use crate::view::table::{Column, Table, Value};
 
@@ -77,6 +77,11 @@ pub fn in_words(diff: &Diff, compared: &[Compared], of: &Verdict) -> String {
     if compared.is_empty() || diff.untested.is_none() {
         return verdict(of);
     }
+    ratio(compared)
+}
+
+/// Formats the ratio of the two sides if nothing was tested.
+fn ratio(compared: &[Compared]) -> String {
     let change = shown(compared).map_or(f64::NAN, |one| one.change);
     format!("× {:.3}, not tested", change + 1.0)
 }
@@ -101,7 +106,8 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     };
     columns.push(Column::new(3, "a_ns", BASE, medians(0)));
     columns.push(Column::new(3, "b_ns", NEW, medians(1)));
-    let verdicts = rows.iter().map(|row| in_words(diff, &row.compared, &row.verdict));
+    let is_ratio = |row: &DiffRow| !row.compared.is_empty() && diff.untested.is_some();
+    let verdicts = rows.iter().map(|row| of_row(row, is_ratio(row).then(|| ratio(&row.compared))));
     columns.push(Column::new(1, "verdict", VERDICT, text(verdicts.collect())));
     let parts = rows.iter().map(|row| row.part.map(|part| Value::Text(signed_time(part.ns))));
     let is_new_or_gone = |row: &DiffRow| matches!(row.relation, Relation::New | Relation::Gone);
@@ -111,7 +117,10 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         .collect();
     let none = relations.iter().all(Option::is_none);
     columns.push(Column { csv_only: none, ..Column::new(2, "relation", "was", relations) });
-    columns.push(Column::new(4, "in_run", IN_RUN, parts.collect()));
+    // If a row has another number of executions, what they take together says more than what one of
+    // them takes.
+    let rank = if diff.has_other_executions() { 2 } else { 4 };
+    columns.push(Column::new(rank, "in_run", IN_RUN, parts.collect()));
     let sides = |of: &dyn Fn(Side) -> Option<f64>| {
         [0, 1].map(|side| each(&|row| row.sides[side].and_then(of)))
     };
@@ -199,7 +208,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     // A row that only A or only B has cannot be compared, so it comes last.
     let place = |row: usize| match &rows[row] {
         one if is_new_or_gone(one) => 2,
-        one => u8::from(one.verdict.change().is_none()),
+        one => u8::from(!differs(one)),
     };
     order.sort_by(|x, y| place(*x).cmp(&place(*y)).then_with(|| weight(*y).total_cmp(&weight(*x))));
     Table::new(columns, order)

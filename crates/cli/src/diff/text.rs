@@ -160,10 +160,14 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
                 signed_time(of.ns)
             )
         });
+        let others = match diff.has_other_executions() {
+            true => ", and all calls where their number differs,",
+            false => "",
+        };
         lines.push((
             "whole",
             format!(
-                "{} → {} in calls of a run{difference}. Typical calls of all ops add {}{rest}",
+                "{} → {} in calls of a run{difference}. Typical calls of all ops{others} add {}{rest}",
                 about(0) + &time(a),
                 about(1) + &time(b),
                 part(&explained)
@@ -213,6 +217,12 @@ pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
                 trimmed(view.args.threshold)
             ),
         ));
+    }
+    if diff.has_other_executions() {
+        let text = "B has another number of executions (dispatches, or else calls) than A, so what \
+                    each of them takes does not say whether the op takes longer in a run; in a run \
+                    does, and counts all of them, not only typical ones";
+        lines.push(("each", text.to_owned()));
     }
     if any(|verdict| matches!(verdict, Verdict::Unknown { .. })) {
         let text = "more pairs have to be a new series; adding pairs until something differs finds \

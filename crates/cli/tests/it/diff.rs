@@ -436,6 +436,49 @@ fn calls_of_both_sides_are_shown_if_they_differ() {
     assert!(words.windows(2).any(|pair| pair == ["20", "10"]), "{said}");
 }
 
+/// B calls softmax 10 times instead of 20, and each call takes about 410 instead of 310 ns. So the op
+/// takes 2.09 µs less in a run of B.
+#[test]
+fn a_row_with_fewer_calls_is_judged_by_what_they_take_together() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 10_000, 0);
+    for round in 1..=8 {
+        for (side, calls) in [(Side::A, 20), (Side::B, 10)] {
+            let run = Series::run_at(&at, round, side);
+            std::fs::remove_dir_all(&run).unwrap();
+            // In each second round, it is B in which matmul takes 4 % more.
+            let matmul = 10_000 + 400 * ((u64::from(round) + calls) / 2 % 2);
+            let mut script = with_softmax(side, round, matmul, 0, 0);
+            let main = &mut script.processes[0].threads[0];
+            let long = if side == Side::A { 300 } else { 400 } + 2 * u64::from(round);
+            for i in 0..calls {
+                let begin = 1_050_000 + 100_000 * i;
+                main.call(CallScript::new(1, begin, long).group(long, &[0]));
+            }
+            script.write(&run);
+        }
+    }
+    let at = at.to_str().unwrap();
+    let said = golden.run(&["diff", at, "--width", "80"]).stdout;
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "softmax_64 takes 2.09 µs less in a run (each slower 32.4 %; 10 instead of 20).";
+    assert!(words.starts_with("It cannot be told whether B is slower or faster"), "{said}");
+    assert!(words.contains(expected), "{said}");
+    let in_table = "softmax_64 309 ns each slower 32.4 %; 10 instead of 20 −2.09 µs";
+    assert!(words.contains(in_table), "{said}");
+    assert!(words.contains("and all calls where their number differs, add −2.09 µs"), "{said}");
+    assert!(!said.contains("counters:"), "{said}");
+    let gate = |rule: &str| golden.run(&["diff", at, "--fail-if", rule]).code;
+    assert_eq!(gate("5%"), Some(0));
+    assert_eq!(gate("soft*>5%"), Some(0));
+    let unpaired = golden.run(&["diff", "--by", "op", at, "--format", "json"]).stdout;
+    let found: Value = serde_json::from_str(&unpaired).unwrap();
+    let row = found["rows"].as_array().unwrap().iter().find(|row| row["name"] == "softmax_64");
+    assert_eq!(row.unwrap()["verdict"], "slower", "each of the calls is");
+}
+
 /// A run that is named twice is an error, even if the two paths are written differently.
 #[test]
 fn a_run_counts_once() {
