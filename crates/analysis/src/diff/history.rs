@@ -29,7 +29,7 @@ use std::collections::HashMap;
 use super::flips::split_mix;
 use super::ranks::median;
 use super::recorded::{By, Identity, Recorded, RunRow};
-use super::values::part_of;
+use super::values::{are_as_many, part_of};
 
 /// The highest probability with which anything is found in a history without a change.
 pub const LEVEL: f64 = 0.02;
@@ -67,19 +67,57 @@ pub struct ChangePoint {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// For each point, the time that all ops together would take if each execution took as long as
-    /// the op's typical one. `None` if this time is not known at some point.
+    /// the op's typical one. Ops with other numbers of executions count with all of their self
+    /// time. `None` if this time is not known at some point.
     pub whole: Option<Vec<f64>>,
-    /// The rows that have a time at each point: the typical execution or, if only a mean is known,
-    /// the mean.
-    pub rows: Vec<(Identity, Vec<f64>)>,
+    /// The rows that have a time at each point.
+    pub rows: Vec<HistoryRow>,
     /// Number of rows that have no time at some point. They are not tested.
     pub left_out: usize,
+}
+
+/// The times of a row at each point of a history.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HistoryRow {
+    pub identity: Identity,
+    /// The time of the typical execution or, if only a mean is known, the mean. If there are
+    /// `executions`, the self time of all of them in a run.
+    pub times: Vec<f64>,
+    /// The number of executions in a run, if two points differ by more than 10 %. Typical
+    /// executions of such points are not comparable.
+    pub executions: Option<Vec<f64>>,
+}
+
+/// Returns the rows that have self times at all points, and another number of executions at some
+/// point, with these numbers.
+fn other_executions<'a>(
+    points: &'a [Vec<Recorded>],
+    rows: fn(&'a Recorded) -> &'a [RunRow],
+) -> HashMap<&'a Identity, Vec<f64>> {
+    let mut all: HashMap<&Identity, Vec<Vec<f64>>> = HashMap::new();
+    for (at, runs) in points.iter().enumerate() {
+        for row in runs.iter().flat_map(rows).filter(|row| row.own_ns.is_some()) {
+            let of_row = all.entry(&row.identity).or_insert_with(|| vec![vec![]; points.len()]);
+            of_row[at].push(row.executions());
+        }
+    }
+    let known = |(identity, runs): (&'a Identity, Vec<Vec<f64>>)| {
+        let found = runs.iter().map(|runs| median(runs)).collect::<Option<Vec<f64>>>()?;
+        let differs = found.iter().any(|n| found.iter().any(|other| !are_as_many(*n, *other)));
+        differs.then_some((identity, found))
+    };
+    all.into_iter().filter_map(known).collect()
 }
 
 /// Collects the times of runs. A point consists of one or several runs. The time of a row at a
 /// point is the median over the runs of the point.
 pub fn history(points: &[Vec<Recorded>], by: By) -> History {
-    let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
+    let mut others = other_executions(points, |run| &run.rows);
+    let time = |row: &RunRow| {
+        let typical = || row.dispatch_p50_ns.or(row.mean_ns);
+        let is_other = others.contains_key(&row.identity);
+        if is_other { row.own_ns } else { typical() }.filter(|ns| *ns > 0.0)
+    };
     let mut places: HashMap<&Identity, usize> = HashMap::new();
     let mut rows: Vec<(&Identity, Vec<Option<f64>>)> = Vec::new();
     for (at, runs) in points.iter().enumerate() {
@@ -95,20 +133,30 @@ pub fn history(points: &[Vec<Recorded>], by: By) -> History {
             rows[places[identity]].1[at] = median(&times);
         }
     }
+    let other_ops = match by {
+        By::Op => None,
+        _ => Some(other_executions(points, |run| &run.ops)),
+    };
+    let other_ops = other_ops.as_ref().unwrap_or(&others);
     let of_run = |run: &Recorded| {
         let ops = run.parts(by).iter().filter(|row| row.own_ns.is_some());
-        ops.map(part_of).sum::<Option<f64>>().filter(|ns| *ns > 0.0)
+        let part = |row: &RunRow| match other_ops.contains_key(&row.identity) {
+            true => row.own_ns,
+            false => part_of(row),
+        };
+        ops.map(part).sum::<Option<f64>>().filter(|ns| *ns > 0.0)
     };
     let whole = points.iter().map(|runs| {
         let all: Option<Vec<f64>> = runs.iter().map(of_run).collect();
         median(&all?)
     });
     let all = rows.len();
-    let known = |(identity, times): (&Identity, Vec<Option<f64>>)| {
-        Some((identity.clone(), times.into_iter().collect::<Option<Vec<f64>>>()?))
-    };
     let whole = whole.collect();
-    let rows: Vec<(Identity, Vec<f64>)> = rows.into_iter().filter_map(known).collect();
+    let known = |(identity, times): (&Identity, Vec<Option<f64>>)| {
+        let times = times.into_iter().collect::<Option<Vec<f64>>>()?;
+        Some(HistoryRow { identity: identity.clone(), times, executions: others.remove(identity) })
+    };
+    let rows: Vec<HistoryRow> = rows.into_iter().filter_map(known).collect();
     History { whole, left_out: all - rows.len(), rows }
 }
 

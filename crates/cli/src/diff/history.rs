@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use analysis::diff::Statistic;
 use analysis::diff::history::{ChangePoint, FEWEST, MOST, change_points, history};
+use analysis::diff::ranks::median;
 use analysis::diff::recorded::{Identity, Recorded};
 use analysis::diff::verdict::Change;
 use profile::series::Series;
@@ -26,7 +27,7 @@ use crate::object::object;
 use crate::terminal::{known_width, say, stdout, visible};
 use crate::view::markdown;
 use crate::view::rights::{Needs, confine};
-use crate::view::units::{moment, plural};
+use crate::view::units::{grouped, moment, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 const HISTORY_SCHEMA: &str = "counterpoint.history/1";
@@ -40,6 +41,9 @@ struct Point {
 struct Found {
     row: Option<usize>,
     point: ChangePoint,
+    /// The numbers of executions in a run before and after the change, if they differ somewhere in
+    /// the history.
+    executions: Option<[f64; 2]>,
     sentence: String,
 }
 
@@ -78,11 +82,11 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         let rows = plural(history.left_out as u128, args.by.name());
         notes.push(format!("{rows} without a time at some point: not tested"));
     }
-    let identities: Vec<Identity> = history.rows.iter().map(|(one, _)| one.clone()).collect();
+    let identities: Vec<Identity> = history.rows.iter().map(|row| row.identity.clone()).collect();
     let names = columns::distinct(&identities);
     let labels: Vec<String> = points.iter().map(Point::name).collect();
     // The times of the whole program come first, if there are any.
-    let times = history.whole.iter().chain(history.rows.iter().map(|(_, times)| times));
+    let times = history.whole.iter().chain(history.rows.iter().map(|row| &row.times));
     let times: Vec<Vec<f64>> = times.cloned().collect();
     let first = usize::from(history.whole.is_some());
     let mut found: Vec<Found> = Vec::new();
@@ -90,8 +94,10 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         let row = at.checked_sub(first);
         let name = row.map_or("the whole", |row| &names[row]);
         found.extend(of_row.into_iter().map(|point| {
-            let sentence = sentence(&labels[point.at], name, &point);
-            Found { row, point, sentence }
+            let executions = row.and_then(|row| history.rows[row].executions.as_deref());
+            let executions = executions.map(|all| around(all, point.at));
+            let sentence = sentence(&labels[point.at], name, &point, executions);
+            Found { row, point, executions, sentence }
         }));
     }
     found.sort_by_key(|one| (one.point.at, one.row));
@@ -149,6 +155,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                         change_low: one.point.interval[0],
                         change_high: one.point.interval[1],
                         p: one.point.p,
+                        executions: one.executions,
                         sentence: &one.sentence,
                     })
                     .collect::<Vec<_>>(),
@@ -194,8 +201,15 @@ fn failed_out(one: &Failed) -> impl Serialize {
     }
 }
 
-/// Describes a change in a sentence: `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`.
-fn sentence(from: &str, name: &str, point: &ChangePoint) -> String {
+/// Returns the medians of a row's numbers of executions before the point `at`, and from it on.
+fn around(executions: &[f64], at: usize) -> [f64; 2] {
+    let (before, after) = executions.split_at(at);
+    [before, after].map(|some| median(some).unwrap_or(0.0))
+}
+
+/// Describes a change in a sentence: `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`. If
+/// the number of `executions` differs, the sentence is about all of them.
+fn sentence(from: &str, name: &str, point: &ChangePoint, executions: Option<[f64; 2]>) -> String {
     let change = Change {
         statistic: Statistic::Typical,
         by: point.change,
@@ -203,7 +217,14 @@ fn sentence(from: &str, name: &str, point: &ChangePoint) -> String {
         floor_unchanged: false,
     };
     let word = if point.change < 0.0 { "less" } else { "longer" };
-    format!("from {from} on, {name} takes {} {word}", amount(&change))
+    let all = executions.map_or(String::new(), |[before, after]| {
+        let [before, after] = [before, after].map(|n| grouped(n.round() as u128));
+        match before == after {
+            true => " in a run".to_owned(),
+            false => format!(" in a run ({after} executions instead of {before})"),
+        }
+    });
+    format!("from {from} on, {name} takes {} {word}{all}", amount(&change))
 }
 
 /// Finds the runs in a directory of profiles and series, or in a series.

@@ -100,6 +100,46 @@ fn a_slowdown_has_a_commit() {
     assert_eq!(history(&dir, &["--format", "csv"]).0.status.code(), Some(2));
 }
 
+/// From the tenth run on, softmax is called 5 times instead of 10, and each call takes 50 % longer. So
+/// all calls together take 25 % less time.
+#[test]
+fn a_row_with_fewer_calls_is_judged_by_what_they_take_together() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("history");
+    std::fs::create_dir(&dir).unwrap();
+    for run in 0..18 {
+        let mut script = ProfileScript::monotonic();
+        script.manifest.created_unix_ns += run * 60_000_000_000;
+        script.manifest.labels.insert("commit".to_owned(), format!("c{run}"));
+        let process = script.process(7);
+        process.library("m", &["matmul", "softmax"]);
+        let thread = process.thread("main");
+        let (calls, long) = if run < AT { (10, 10) } else { (5, 15) };
+        for call in 0..10 {
+            let begin = call * 100_000;
+            thread.call(CallScript::new(0, begin, 10 * (1_000 + run * 7 % 11)));
+            if call < calls {
+                thread.call(CallScript::new(1, begin + 50_000, long * (1_000 + run * 5 % 13)));
+            }
+        }
+        script.write(&dir.join(format!("{run}.cpt")));
+    }
+    let (output, text) = history(&dir, &["--fail-if", "1%"]);
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("from commit c9 on, the whole takes 12."), "{text}");
+    assert!(lines[0].ends_with("] less"), "{text}");
+    assert!(lines[1].starts_with("from commit c9 on, softmax takes 2"), "{text}");
+    assert!(lines[1].ends_with("] less in a run (5 executions instead of 10)"), "{text}");
+    assert_eq!(lines.len(), 3, "{text}");
+    let (_, json) = history(&dir, &["--format", "json"]);
+    let document: Value = serde_json::from_str(&json).unwrap();
+    let changes = document["changes"].as_array().unwrap();
+    assert_eq!(changes[0]["executions"], Value::Null);
+    assert_eq!(changes[1]["executions"], serde_json::json!([10.0, 5.0]));
+    assert!((changes[1]["change"].as_f64().unwrap() + 0.25).abs() < 0.01, "{changes:?}");
+}
+
 #[test]
 fn too_few_points_are_refused() {
     let scratch = Scratch::new();
