@@ -20,9 +20,12 @@ use std::collections::HashMap;
 
 use super::units::shorten;
 
-/// A shorter common beginning is not cut, because the line that explains the cut would take more
-/// room than the cut saves.
-const SHORTEST: usize = 4;
+/// A shorter common beginning, such as `aten::`, is not cut: readers know names by it, and the line
+/// that explains the cut would take more room than the cut saves.
+const SHORTEST: usize = 8;
+/// A beginning is cut only if at least one of so many names has it. Few names are shortened in the
+/// middle instead, which keeps the words at their beginning.
+const MANY: usize = 6;
 const CUT: char = '…';
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,28 +165,35 @@ fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Removes a beginning that several names have in common and that ends at a word boundary. The
+/// Whether something of the name remains without a beginning, and not only a remark such as
+/// `(region)`.
+fn is_name(rest: &str) -> bool {
+    !rest.is_empty() && !rest.starts_with([' ', '('])
+}
+
+/// Removes a beginning that many names have in common and that ends at a word boundary. The
 /// beginning that saves the most characters is cut.
 fn without_beginning(names: &[String]) -> Fitted {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut different: Vec<&String> = names.iter().collect();
     different.sort_unstable();
     different.dedup();
+    let many = different.len().div_ceil(MANY).max(2);
     for name in different {
         let words = name.char_indices().filter(|(_, c)| ends_word(*c));
-        let ends = words.map(|(at, c)| at + c.len_utf8()).filter(|end| *end < name.len());
+        let ends = words.map(|(at, c)| at + c.len_utf8()).filter(|end| is_name(&name[*end..]));
         ends.for_each(|end| *counts.entry(&name[..end]).or_default() += 1);
     }
     let saves = |(beginning, count): &(&str, usize)| (length(beginning) - 1) * count;
     let best = counts
         .into_iter()
-        .filter(|(beginning, count)| *count > 1 && length(beginning) >= SHORTEST)
+        .filter(|(beginning, count)| *count >= many && length(beginning) >= SHORTEST)
         .max_by(|a, b| saves(a).cmp(&saves(b)).then_with(|| b.0.cmp(a.0)));
     let Some((common, _)) = best else {
         return Fitted { names: names.to_vec(), common: None };
     };
     let cut = |name: &String| match name.strip_prefix(common) {
-        Some(rest) if !rest.is_empty() => format!("{CUT}{rest}"),
+        Some(rest) if is_name(rest) => format!("{CUT}{rest}"),
         _ => name.clone(),
     };
     Fitted { names: names.iter().map(cut).collect(), common: Some(common.to_owned()) }
@@ -262,6 +272,16 @@ mod tests {
         assert_eq!(fit(&names, 30, true).common.as_deref(), Some("tinyloop_dispatch_"));
         assert_eq!(fit(&names, 60, true).common, None);
         assert_eq!(fit(&names, 30, false).common, None);
+        // What is left must be a name, and not only what kind of calls these are.
+        let names = ["native_batch_norm (region)", "native_batch_norm (task)"];
+        assert_eq!(fitted(&names, 24), ["…norm (region)", "…norm (task)"]);
+        let names = ["layernormalisation (region)", "layernormalisation (task)"];
+        assert_eq!(fitted(&names, 20), ["layernorma… (region)", "layernorma…on (task)"]);
+        // Two of thirteen names are too few to explain their beginning.
+        let few = ["aten::_scaled_dot_product_for_cpu", "aten::_scaled_dot_product_for_gpu"];
+        let others: Vec<String> = (0..11).map(|n| format!("op{n}")).collect();
+        let all: Vec<&str> = few.into_iter().chain(others.iter().map(String::as_str)).collect();
+        assert_eq!(fitted(&all, 24)[..2], ["aten::_scaled_…_for_cpu", "aten::_scaled_…_for_gpu"]);
         // The last name has another beginning.
         let names = ["a_dispatch_0_x", "a_dispatch_1_x", "other"];
         assert_eq!(fitted(&names, 10), ["…0_x", "…1_x", "other"]);
@@ -289,7 +309,7 @@ mod tests {
         // The types stay, because only they distinguish these functions.
         let [a, b] =
             ["int", "float"].map(|name| format!("void gemm({name} const*, {})", "x".repeat(30)));
-        let [a, b] = [&a, &b].map(|name| fitted(&[&a, &b, name], 24)[2].clone());
+        let [a, b] = [&a, &b].map(|name| fitted(&[&a, &b, name], 30)[2].clone());
         assert!(a.contains("int") && b.contains("float"), "{a} {b}");
         let of = |name: &str| signature(name);
         assert_eq!(
