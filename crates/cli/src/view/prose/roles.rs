@@ -11,7 +11,8 @@ const KNOWN: [(Role, &str, &str); 4] = [
     (
         Role::Region,
         "(region): ",
-        "work of an op that is divided among threads, from its launch until all threads are done",
+        "work of an op that is divided among threads, from its launch until all threads are done; \
+         self: launching the tasks, and waiting for them",
     ),
     (Role::Task, "(task): ", "what one thread did of such a region"),
 ];

@@ -110,13 +110,15 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     some.then_some(match are_counted {
         true if by_steps => {
             "numbers of calls without ~ are exact, all other values are estimates from the timed calls; ± is \
-             half of a 95 % interval, and – has too few timed calls to say anything. Calls that are \
+             half of a 95 % interval, and – has too few timed calls to say anything (a row with – can be \
+             the longest; a longer run or a larger --budget tells more). Calls that are \
              slow and rarer than 1 in 500 can be missing. Minimum, maximum and CPUs are those of the \
              timed calls"
         }
         true => {
             "numbers of calls are exact, all other values are estimates from the timed calls; ± is \
-             half of a 95 % interval, and – has too few timed calls to say anything. Calls that are \
+             half of a 95 % interval, and – has too few timed calls to say anything (a row with – can be \
+             the longest; a longer run or a larger --budget tells more). Calls that are \
              slow and rarer than 1 in 500 can be missing. Minimum, maximum and CPUs are those of the \
              timed calls"
         }
