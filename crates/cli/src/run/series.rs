@@ -26,6 +26,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use analysis::diff::FEWEST_PAIRS;
 use analysis::diff::flips::split_mix;
 use machine::Machine;
 use profile::ProfileId;
@@ -154,6 +155,11 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     series.write(&directory).map_err(Failure::new)?;
     let _running = prepare::Running::lock(&directory);
     drop(lock);
+    if programs.len() > 1 && (rounds as usize) < FEWEST_PAIRS {
+        note!(
+            "`diff` tests nothing with fewer than {FEWEST_PAIRS} pairs (--repeat {FEWEST_PAIRS})"
+        );
+    }
     forward_signals();
     let ended = all(args, &series, &programs, &directory, inherited);
     let runs = series.complete(&directory);

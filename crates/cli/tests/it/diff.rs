@@ -268,6 +268,7 @@ fn run_writes_the_page_of_what_it_recorded() {
     let (code, said) = run(&["-o", "d.series", "--repeat", "2", "--html", "d.html", "--", "true"]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(head("d.html")["compare"], Value::Null);
+    assert!(!said.contains("pairs"), "{said}");
     let two = ["-o", "e.series", "--repeat", "2", "--against", "false", "--html", "e.html"];
     let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
     assert!(code == Some(1) && !scratch.join("e.html").exists(), "nothing to compare: {said}");
@@ -283,6 +284,7 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("wrote ") && said.contains("-f.html ("), "{said}");
     assert_ne!(head("-f.html")["compare"], Value::Null);
+    assert!(said.contains("`diff` tests nothing with fewer than 6 pairs (--repeat 6)"), "{said}");
     // B removes the program of A in the first round.
     let away = "--against=sh -c 'rm -f tool'";
     std::fs::copy("/bin/true", scratch.join("tool")).unwrap();
