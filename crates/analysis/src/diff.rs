@@ -5,6 +5,7 @@
 //! ```text
 //!  Profile ─ recorded ─► rows of one run, each with its two statistics
 //!  runs of A, runs of B ─ matching ─► which row is which
+//!                       ─ executions ► rows that B executes more or less often than A
 //!                       ─ values ───► one number for each run, row and statistic
 //!                       ─ verdict ──► differences of pairs: test (flips), interval (ranks), words
 //!                       ─ whole ────► the verdict about all rows together, and what each adds to the difference
@@ -24,6 +25,7 @@
 
 pub mod across;
 pub mod counters;
+mod executions;
 pub mod flips;
 pub mod history;
 pub mod matching;
@@ -35,9 +37,11 @@ pub mod verdict;
 mod whole;
 
 use counters::ReadingDiff;
+use executions::Executions;
 use matching::{Relation, matches};
 pub use parts::Part;
 use recorded::{By, Identity, Recorded, RunRow};
+pub use values::are_as_many;
 use verdict::{Compared, Decided, Verdict, decide};
 pub use whole::Whole;
 
@@ -81,6 +85,8 @@ pub enum Statistic {
     Typical,
     /// Mean over calls.
     Mean,
+    /// The sum of the durations of all calls in a run.
+    Run,
     /// The processor time of the whole run.
     ProcessorTime,
 }
@@ -92,6 +98,7 @@ impl Statistic {
             Self::Floor => "floor",
             Self::Typical => "typical",
             Self::Mean => "mean",
+            Self::Run => "run",
             Self::ProcessorTime => "processor_time",
         }
     }
@@ -106,6 +113,9 @@ pub struct Diff {
     pub runs: [usize; 2],
     /// The reason why nothing is tested; `None` if the rows are tested.
     pub untested: Option<Untested>,
+    /// The factor by which B has more executions of most ops than A, if it is more or less than 1 by
+    /// over 10 %. A and B then did different amounts of work.
+    pub factor: Option<f64>,
     /// The comparison of all rows together.
     pub whole: Whole,
     /// The comparison of the processor times of the whole program.
@@ -113,13 +123,6 @@ pub struct Diff {
     /// The rows: first those that A has, then those that only B has. Both are in the order in which
     /// they were matched.
     pub rows: Vec<DiffRow>,
-}
-
-impl Diff {
-    /// Whether some row has [`DiffRow::other_executions`].
-    pub fn has_other_executions(&self) -> bool {
-        self.rows.iter().any(|row| row.other_executions().is_some())
-    }
 }
 
 /// A row of a comparison.
@@ -135,7 +138,7 @@ pub struct DiffRow {
     /// the row.
     pub sides: [Option<Side>; 2],
     /// The compared statistics: floor, typical execution and, if it can be compared, the fastest
-    /// one; or only the mean.
+    /// one; or only the mean; or only all executions together.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
     /// The row's contribution to the difference between the runs. `None` if a time that is needed
@@ -144,6 +147,9 @@ pub struct DiffRow {
     /// Whether the exact number of calls of the row is the same in all runs of A and in all runs of
     /// B, but differs between A and B.
     pub calls_differ: bool,
+    /// The numbers of executions in a run of A and of B, if they differ by more than 10 %. What is
+    /// compared is then what all of them take together ([`Statistic::Run`]).
+    pub other_executions: Option<[f64; 2]>,
     /// The comparison of each counter and metric.
     pub readings: Vec<ReadingDiff>,
 }
@@ -156,22 +162,6 @@ impl DiffRow {
 
     pub fn of(&self, statistic: Statistic) -> Option<&Compared> {
         self.compared.iter().find(|one| one.statistic == statistic)
-    }
-
-    /// Returns the numbers of executions in a run of A and of B if they differ by more than 10 %.
-    /// Then the time of an execution does not say whether the row as a whole takes longer: B may do
-    /// the same work in fewer and larger executions. `None` also if several rows correspond to one.
-    pub fn other_executions(&self) -> Option<[f64; 2]> {
-        let executions = self.sides.map(|side| Some(side?.executions));
-        values::other_executions([self.a.len(), self.b.len()], executions)
-    }
-
-    /// Whether B has another number of executions ([`DiffRow::other_executions`]) which together
-    /// take less time in a run than those of A (or more), with 95 % confidence. `None` if this
-    /// cannot be told.
-    pub fn others_take_less(&self) -> Option<bool> {
-        let [low, high] = self.part?.interval.filter(|_| self.other_executions().is_some())?;
-        (low > 0.0 || high < 0.0).then_some(high < 0.0)
     }
 }
 
@@ -213,23 +203,26 @@ pub fn compare(
             && !a.iter().chain(b).any(|run| run.is_unordered);
         let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });
         let found = matches(&sides[0].identities, &sides[1].identities, in_order);
-        let others = values::Others::new(&sides, &found);
-        (sides, found, others)
+        (sides, found)
     };
-    let (sides, found, others) = matched(options.by, |run| &run.rows);
     let in_pairs = values::Pairs { pairs, runs: [a.len(), b.len()] };
+    let (sides, found) = matched(options.by, |run| &run.rows);
+    let of_ops = (options.by != By::Op).then(|| {
+        let (sides, found) = matched(By::Op, |run| &run.ops);
+        Executions::new(&sides, &found, &in_pairs, None)
+    });
+    let factor = of_ops.as_ref().map(|of_ops| of_ops.factor);
+    let executions = Executions::new(&sides, &found, &in_pairs, factor);
+    let of_ops = of_ops.as_ref().unwrap_or(&executions);
     let mut rows: Vec<(DiffRow, usize)> = Vec::new();
     let mut asked: Vec<verdict::Asked> = Vec::new();
-    for one in &found {
-        let row = values::row(&sides, one, &in_pairs);
+    for (one, differ) in found.iter().zip(&executions.differ) {
+        let row = values::row(&sides, one, &in_pairs, *differ);
         let from = asked.len();
         asked.extend(row.asked);
         rows.push((row.row, from));
     }
-    let all_parts = match options.by {
-        By::Op => whole::Parts::new(a, b, By::Op, &in_pairs, &others),
-        by => whole::Parts::new(a, b, by, &in_pairs, &matched(By::Op, |run| &run.ops).2),
-    };
+    let all_parts = whole::Parts::new(a, b, options.by, &in_pairs, of_ops);
     let from = asked.len();
     asked.extend(all_parts.asked());
     let answers = verdict::answer(&asked, untested.is_none());
@@ -251,14 +244,25 @@ pub fn compare(
             row
         })
         .collect();
-    let whole = all_parts.finish(decided(from, answers.len()), &in_pairs, a, b);
+    let whole = Whole {
+        counts_all: of_ops.any_differ(),
+        ..all_parts.finish(decided(from, answers.len()), &in_pairs, a, b)
+    };
     let processor = processor([a, b], &in_pairs, untested, options.threshold);
     for (row, one) in rows.iter_mut().zip(&found) {
-        row.part = values::part(&sides, one, &in_pairs, &others);
+        row.part = values::part(&sides, one, &in_pairs, &executions);
     }
     counters::judge(&mut rows, &sides, &found, &in_pairs, untested, options.threshold);
     rows.sort_by_key(|row| row.relation == Relation::New);
-    Diff { pairs: pairs.len(), runs: [a.len(), b.len()], untested, whole, processor, rows }
+    Diff {
+        pairs: pairs.len(),
+        runs: [a.len(), b.len()],
+        untested,
+        factor: of_ops.factor,
+        whole,
+        processor,
+        rows,
+    }
 }
 
 /// Compares the processor time of runs. It is tested separately from the times of calls, so it does

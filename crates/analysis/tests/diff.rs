@@ -7,6 +7,7 @@ use analysis::diff::matching::Relation;
 use analysis::diff::recorded::{By, Identity, Reading, Recorded, RunRow};
 use analysis::diff::verdict::Verdict;
 use analysis::diff::{Diff, Options, Statistic, Untested, compare};
+use analysis::{Estimate, Estimated};
 
 const OPTIONS: Options = Options { by: By::Op, threshold: 0.03 };
 
@@ -253,15 +254,17 @@ fn fewer_executions_are_compared_by_their_sum() {
     let pairs: Vec<(usize, usize)> = (0..6).map(|pair| (pair, pair)).collect();
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     let [fill, matmul] = &diff.rows[..] else { panic!("two rows") };
-    assert_eq!(fill.other_executions(), Some([1_100.0, 100.0]));
-    assert_eq!((matmul.other_executions(), matmul.others_take_less()), (None, None));
-    let change = fill.verdict.change().expect("each execution takes longer");
-    assert!((change.by - 99.0).abs() < 1e-9, "{change:?}");
+    assert_eq!((fill.other_executions, matmul.other_executions), (Some([1_100.0, 100.0]), None));
+    assert_eq!(diff.factor, None);
+    // All executions together take 10 instead of 11 ms.
+    let change = fill.verdict.change().expect("they take less time");
+    assert_eq!((change.statistic, fill.compared.len()), (Statistic::Run, 1));
+    assert!((change.by + 1.0 / 11.0).abs() < 1e-9, "{change:?}");
     // The mean of `base` over the pairs is 1.025, and 1,000 short executions are missing.
     let near = |ns: f64| (ns + 1_025_000.0).abs() < 1e-3;
     assert!(near(fill.part.unwrap().ns), "{:?}", fill.part);
-    assert_eq!(fill.others_take_less(), Some(true));
     let whole = &diff.whole;
+    assert!(whole.counts_all);
     assert!(near(whole.explained.unwrap().ns) && near(whole.difference.unwrap().ns), "{whole:?}");
     assert!(whole.remainder.unwrap().ns.abs() < 1e-3);
     // Of a run of A, 11 ms are those of fill, and 0.2 ms those of typical executions of matmul.
@@ -273,7 +276,77 @@ fn fewer_executions_are_compared_by_their_sum() {
     };
     let options = Options { by: By::Activity, ..OPTIONS };
     let by_activity = compare(&as_ops(&a), &as_ops(&b), &pairs, &options);
-    assert!(near(by_activity.whole.explained.unwrap().ns));
+    assert!(near(by_activity.whole.explained.unwrap().ns) && by_activity.whole.counts_all);
+}
+
+/// In B, each execution takes 20 % less time. The program runs for a fixed time, so there are 25 %
+/// more executions of both ops, and all of them together take as long as in A.
+#[test]
+fn programs_of_a_fixed_duration_are_compared_by_single_executions() {
+    let (a, mut b, pairs) = exact_pairs(0.8);
+    for run in &mut b {
+        run.rows[1] = run.rows[0].clone();
+        run.rows[1].identity.name = "other".to_owned();
+        for row in &mut run.rows {
+            (row.calls, row.dispatches) = (1_000, Some(250));
+            row.total_ns = row.total_ns.map(|ns| 1.25 * ns);
+            row.own_ns = row.total_ns;
+        }
+    }
+    let mut a = a;
+    for run in &mut a {
+        run.rows[1] = RunRow { identity: b[0].rows[1].identity.clone(), ..run.rows[0].clone() };
+    }
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    assert_eq!(diff.factor, Some(1.25));
+    assert!(!diff.whole.counts_all);
+    for row in &diff.rows {
+        assert_eq!(row.other_executions, None);
+        let change = row.verdict.change().expect("single executions are faster");
+        assert!((change.by + 0.2).abs() < 1e-9, "{change:?}");
+    }
+}
+
+/// A row whose self time is not known in some run is left out of the whole in all runs.
+#[test]
+fn a_self_time_that_one_run_lacks_is_no_difference() {
+    let (a, mut b, pairs) = exact_pairs(1.0);
+    b[2].rows[0].own_ns = None;
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    assert_eq!(diff.rows[0].part, None);
+    let explained = diff.whole.explained.unwrap();
+    assert_eq!(explained.ns, diff.rows[1].part.unwrap().ns);
+    assert!(explained.ns.abs() < 1e-6, "{explained:?}");
+    assert_eq!(diff.whole.verdict, Verdict::Same(0.03));
+}
+
+/// An execution is a dispatch only if both sides know their dispatches, and numbers of a sample
+/// differ only if their intervals do.
+#[test]
+fn numbers_of_executions_are_compared_in_one_unit() {
+    let numbers = |change: &dyn Fn(&mut RunRow)| {
+        let (a, mut b, pairs) = exact_pairs(1.0);
+        b.iter_mut().for_each(|run| change(&mut run.rows[0]));
+        compare(&a, &b, &pairs, &OPTIONS).rows[0].other_executions
+    };
+    // Each dispatch has four calls.
+    assert_eq!(numbers(&|row| row.dispatches = None), None);
+    assert_eq!(
+        numbers(&|row| (row.calls, row.dispatches) = (400, Some(100))),
+        Some([200.0, 100.0])
+    );
+    assert_eq!(numbers(&|row| (row.calls, row.dispatches) = (0, None)), None);
+    let about = |value: f64, half: f64| {
+        let interval =
+            (half > 0.0).then_some(Estimate { value, low: value - half, high: value + half });
+        move |row: &mut RunRow| {
+            (row.calls, row.dispatches) = (value as u64, None);
+            row.estimated_calls = Some(Estimated { value, interval });
+        }
+    };
+    assert_eq!(numbers(&about(600.0, 100.0)), Some([800.0, 600.0]));
+    assert_eq!(numbers(&about(600.0, 250.0)), None);
+    assert_eq!(numbers(&about(600.0, 0.0)), None);
 }
 
 #[test]

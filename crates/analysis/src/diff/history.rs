@@ -24,8 +24,9 @@
 //! depend on each other. After a change was found, the parts before and after it are tested in the
 //! same way. But each row is tested separately, at the level divided by the number of rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use super::executions::{has_dispatches, number};
 use super::flips::split_mix;
 use super::ranks::median;
 use super::recorded::{By, Identity, Recorded, RunRow};
@@ -67,7 +68,7 @@ pub struct ChangePoint {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// For each point, the time that all ops together would take if each execution took as long as
-    /// the op's typical one. Ops with other numbers of executions count with all of their self
+    /// the op's typical one. Ops whose numbers of executions differ count with all of their self
     /// time. `None` if this time is not known at some point.
     pub whole: Option<Vec<f64>>,
     /// The rows that have a time at each point.
@@ -76,48 +77,53 @@ pub struct History {
     pub left_out: usize,
 }
 
-/// The times of a row at each point of a history.
+/// The values of a row at each point of a history.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistoryRow {
     pub identity: Identity,
-    /// The time of the typical execution or, if only a mean is known, the mean. If there are
-    /// `executions`, the self time of all of them in a run.
+    /// The time of the typical execution or, if only a mean is known, the mean.
     pub times: Vec<f64>,
-    /// The number of executions in a run, if two points differ by more than 10 %. Typical
-    /// executions of such points are not comparable.
-    pub executions: Option<Vec<f64>>,
+    /// The number of executions in a run.
+    pub executions: Vec<f64>,
 }
 
-/// Returns the rows that have self times at all points, and another number of executions at some
-/// point, with these numbers.
-fn other_executions<'a>(
+/// Returns the number of executions of each row in a run of each point. A row that some point does
+/// not have is left out.
+fn executions<'a>(
     points: &'a [Vec<Recorded>],
-    rows: fn(&'a Recorded) -> &'a [RunRow],
+    rows: impl Fn(&'a Recorded) -> &'a [RunRow],
 ) -> HashMap<&'a Identity, Vec<f64>> {
-    let mut all: HashMap<&Identity, Vec<Vec<f64>>> = HashMap::new();
+    let mut all: HashMap<&Identity, Vec<Vec<&RunRow>>> = HashMap::new();
     for (at, runs) in points.iter().enumerate() {
-        for row in runs.iter().flat_map(rows).filter(|row| row.own_ns.is_some()) {
+        for row in runs.iter().flat_map(&rows) {
             let of_row = all.entry(&row.identity).or_insert_with(|| vec![vec![]; points.len()]);
-            of_row[at].push(row.executions());
+            of_row[at].push(row);
         }
     }
-    let known = |(identity, runs): (&'a Identity, Vec<Vec<f64>>)| {
-        let found = runs.iter().map(|runs| median(runs)).collect::<Option<Vec<f64>>>()?;
-        let differs = found.iter().any(|n| found.iter().any(|other| !are_as_many(*n, *other)));
-        differs.then_some((identity, found))
+    let numbers = |(identity, points): (&'a Identity, Vec<Vec<&RunRow>>)| {
+        let by_dispatch = points.iter().flatten().all(|row| has_dispatches(row));
+        let of_point = |runs: &Vec<&RunRow>| {
+            median(&runs.iter().map(|row| number(row, by_dispatch)).collect::<Vec<f64>>())
+        };
+        Some((identity, points.iter().map(of_point).collect::<Option<Vec<f64>>>()?))
     };
-    all.into_iter().filter_map(known).collect()
+    all.into_iter().filter_map(numbers).collect()
+}
+
+/// Whether at least [`LEAST`] points have more than 10 % more executions than as many others. So
+/// a few runs that ended early do not count.
+fn differ(executions: &[f64]) -> bool {
+    let mut sorted = executions.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let few = sorted.get(LEAST - 1);
+    let many = sorted.len().checked_sub(LEAST).and_then(|at| sorted.get(at));
+    few.zip(many).is_some_and(|(few, many)| *few > 0.0 && !are_as_many(*few, *many))
 }
 
 /// Collects the times of runs. A point consists of one or several runs. The time of a row at a
 /// point is the median over the runs of the point.
 pub fn history(points: &[Vec<Recorded>], by: By) -> History {
-    let mut others = other_executions(points, |run| &run.rows);
-    let time = |row: &RunRow| {
-        let typical = || row.dispatch_p50_ns.or(row.mean_ns);
-        let is_other = others.contains_key(&row.identity);
-        if is_other { row.own_ns } else { typical() }.filter(|ns| *ns > 0.0)
-    };
+    let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
     let mut places: HashMap<&Identity, usize> = HashMap::new();
     let mut rows: Vec<(&Identity, Vec<Option<f64>>)> = Vec::new();
     for (at, runs) in points.iter().enumerate() {
@@ -133,14 +139,20 @@ pub fn history(points: &[Vec<Recorded>], by: By) -> History {
             rows[places[identity]].1[at] = median(&times);
         }
     }
-    let other_ops = match by {
-        By::Op => None,
-        _ => Some(other_executions(points, |run| &run.ops)),
-    };
-    let other_ops = other_ops.as_ref().unwrap_or(&others);
+    let all_runs = || points.iter().flatten();
+    let unknown: HashSet<&Identity> = all_runs()
+        .flat_map(|run| run.parts(by))
+        .filter(|row| row.own_ns.is_none())
+        .map(|row| &row.identity)
+        .collect();
+    let others: HashSet<&Identity> = executions(points, |run| run.parts(by))
+        .into_iter()
+        .filter(|(_, numbers)| differ(numbers))
+        .map(|(identity, _)| identity)
+        .collect();
     let of_run = |run: &Recorded| {
-        let ops = run.parts(by).iter().filter(|row| row.own_ns.is_some());
-        let part = |row: &RunRow| match other_ops.contains_key(&row.identity) {
+        let ops = run.parts(by).iter().filter(|row| !unknown.contains(&row.identity));
+        let part = |row: &RunRow| match others.contains(&row.identity) {
             true => row.own_ns,
             false => part_of(row),
         };
@@ -152,9 +164,11 @@ pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     });
     let all = rows.len();
     let whole = whole.collect();
+    let mut numbers = executions(points, |run| &run.rows);
     let known = |(identity, times): (&Identity, Vec<Option<f64>>)| {
         let times = times.into_iter().collect::<Option<Vec<f64>>>()?;
-        Some(HistoryRow { identity: identity.clone(), times, executions: others.remove(identity) })
+        let executions = numbers.remove(identity)?;
+        Some(HistoryRow { identity: identity.clone(), times, executions })
     };
     let rows: Vec<HistoryRow> = rows.into_iter().filter_map(known).collect();
     History { whole, left_out: all - rows.len(), rows }

@@ -1,7 +1,8 @@
 //! Computes the value of a row of the comparison in each run.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use super::executions::Executions;
 use super::matching::{Match, Relation};
 use super::parts::{Part, difference};
 use super::ranks::median;
@@ -134,7 +135,13 @@ pub struct Prepared {
     pub asked: Vec<Asked>,
 }
 
-pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
+/// `other_executions` are the numbers of executions if they differ ([`Executions::differ`]).
+pub fn row(
+    sides: &[Sides; 2],
+    one: &Match,
+    pairs: &Pairs<'_>,
+    other_executions: Option<[f64; 2]>,
+) -> Prepared {
     let rows = [&one.a, &one.b];
     let of: [Option<Side>; 2] = [0, 1].map(|side| sides[side].side(rows[side]));
     let both = of[0].is_some() && of[1].is_some();
@@ -148,6 +155,7 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
     let as_many = of[0].zip(of[1]).is_some_and(|(a, b)| are_as_many(a.calls, b.calls));
     let statistics = match both {
         false => vec![],
+        true if other_executions.is_some() => vec![Statistic::Run],
         true if known(Statistic::Typical) => {
             let fastest = Statistic::Fastest;
             let of_row = Some(fastest).filter(|_| known(fastest) && as_many);
@@ -169,6 +177,7 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
         verdict: Verdict::New,
         part: None,
         calls_differ: both && calls_differ(sides, rows),
+        other_executions,
         readings: vec![],
     };
     Prepared { row, asked }
@@ -207,6 +216,7 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
         Statistic::Floor => row.call_p10_ns,
         Statistic::Typical => row.dispatch_p50_ns,
         Statistic::Mean => row.mean_ns,
+        Statistic::Run => row.total_ns,
         Statistic::ProcessorTime => None,
     }
 }
@@ -253,44 +263,6 @@ fn ask(
     Asked { statistic, values }
 }
 
-/// The rows of each side with another number of executions than on the other side. Their typical
-/// executions may be other ones: B may do in a few large executions what A does in many small ones.
-/// So all of their self time counts as their part of a run.
-#[derive(Debug, Default)]
-pub struct Others([HashSet<Identity>; 2]);
-
-impl Others {
-    pub fn new(sides: &[Sides; 2], found: &[Match]) -> Self {
-        let mut others = Self::default();
-        for one in found {
-            let rows = [&one.a, &one.b];
-            let executions = [0, 1].map(|side| Some(sides[side].side(rows[side])?.executions));
-            if other_executions(rows.map(|rows| rows.len()), executions).is_some() {
-                for ((known, side), rows) in others.0.iter_mut().zip(sides).zip(rows) {
-                    known.extend(rows.iter().map(|row| side.identities[*row].clone()));
-                }
-            }
-        }
-        others
-    }
-
-    /// Returns how much of a run's time a row of a side would take if each execution took as long as
-    /// `scaled` says.
-    pub fn part(&self, side: usize, row: &RunRow, scaled: Scaled) -> Option<f64> {
-        if self.0[side].contains(&row.identity) { row.own_ns } else { scaled(row) }
-    }
-}
-
-/// [`part_of`], [`floor_of`] or [`fastest_of`].
-pub type Scaled = fn(&RunRow) -> Option<f64>;
-
-/// Returns the numbers of executions of A and B if they differ by more than 10 %. `rows` are the
-/// numbers of rows that correspond to each other. If they are several, the result is `None`.
-pub fn other_executions(rows: [usize; 2], executions: [Option<f64>; 2]) -> Option<[f64; 2]> {
-    let [Some(a), Some(b)] = executions else { return None };
-    (rows == [1, 1] && !are_as_many(a, b)).then_some([a, b])
-}
-
 /// Returns how much of a run's time a row would take if each execution took as long as the typical
 /// one. Counts self time. `None` if one of the needed times is not known.
 pub fn part_of(row: &RunRow) -> Option<f64> {
@@ -317,12 +289,17 @@ fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
 }
 
 /// Returns a row's contribution to the difference between whole runs.
-pub fn part(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>, others: &Others) -> Option<Part> {
+pub fn part(
+    sides: &[Sides; 2],
+    one: &Match,
+    pairs: &Pairs<'_>,
+    executions: &Executions,
+) -> Option<Part> {
     let rows = [&one.a, &one.b];
     let values = [0, 1].map(|side| {
         let of_run = |run: usize| {
             let found = rows[side].iter().filter_map(|row| sides[side].runs[run][*row].as_ref());
-            found.map(|row| others.part(side, row, part_of)).sum::<Option<f64>>()
+            found.map(|row| executions.part(side, row, part_of)).sum::<Option<f64>>()
         };
         pairs.runs_of(side).into_iter().map(of_run).collect::<Option<Vec<f64>>>()
     });

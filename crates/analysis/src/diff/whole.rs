@@ -4,23 +4,25 @@
 //! Whole runs are compared at typical cost: the time that all ops together would take if each
 //! execution took as long as the typical one. They are also compared at the floor: as if each
 //! execution took as long as the op's 10th percentile. An op with another number of executions in B
-//! counts with all of its self time ([`Others`]). For paired runs, the contribution of a row
+//! counts with all of its self time ([`super::executions`]). For paired runs, the contribution of a row
 //! to the difference is the mean of the pairs' differences. Such means can be added, so the
 //! contributions of the rows and the remainder add up to the difference of the recorded times. The
 //! *remainder* is the time that typical executions do not explain, for example slow calls and first
 //! calls.
 
 use super::Statistic;
+use super::executions::{Executions, Scaled};
 use super::parts::{Part, difference};
 use super::ranks::median;
 use super::recorded::{By, Recorded};
-use super::values::{Others, Pairs, Scaled, are_as_many, fastest_of, floor_of, part_of};
+use super::values::{Pairs, are_as_many, fastest_of, floor_of, part_of};
 use super::verdict::{Asked, Compared, Decided, Verdict};
 
 /// The comparison of all ops together.
 #[derive(Clone, Debug)]
 pub struct Whole {
-    /// The fastest, the floor and the typical execution, each summed over all ops.
+    /// The fastest, the floor and the typical execution, each summed over all ops. Ops with another
+    /// number of executions count with all of their self time.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
     /// Time in recorded calls, in ns: the median over the runs of each side.
@@ -40,6 +42,8 @@ pub struct Whole {
     pub explained: Option<Part>,
     /// The part of `difference` that `explained` does not include.
     pub remainder: Option<Part>,
+    /// Whether some op has another number of executions.
+    pub counts_all: bool,
 }
 
 /// The time of all ops together at typical cost and at the floor, for each side and run.
@@ -50,12 +54,19 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn new(a: &[Recorded], b: &[Recorded], by: By, pairs: &Pairs<'_>, others: &Others) -> Self {
+    pub fn new(
+        a: &[Recorded],
+        b: &[Recorded],
+        by: By,
+        pairs: &Pairs<'_>,
+        executions: &Executions,
+    ) -> Self {
         let sum = |side: usize, of: Scaled| {
             let runs = [a, b][side];
             let all = pairs.runs_of(side).into_iter().map(|run| {
-                let ops = runs[run].parts(by).iter().filter(|row| row.own_ns.is_some());
-                let parts = ops.map(|row| others.part(side, row, of));
+                let rows = runs[run].parts(by).iter();
+                let known = rows.filter(|row| executions.has_part(side, row));
+                let parts = known.map(|row| executions.part(side, row, of));
                 parts.sum::<Option<f64>>().filter(|ns| *ns > 0.0)
             });
             all.collect::<Vec<_>>()
@@ -142,6 +153,7 @@ impl Parts {
             difference: all,
             explained,
             remainder,
+            counts_all: false,
         }
     }
 }

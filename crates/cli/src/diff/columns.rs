@@ -10,7 +10,7 @@ use analysis::{Estimate, Estimated};
 use profile::Role;
 use profile::demangle::{Detail, demangle};
 
-use super::answer::{About, differs, of_row, reading, relation, signed_time, verdict, word};
+use super::answer::{About, of_row, reading, relation, signed_time, verdict, word};
 use crate::view::sampled;
 use crate::view::table::{Column, Table, Value};
 
@@ -65,11 +65,12 @@ pub fn distinct(all: &[Identity]) -> Vec<String> {
 }
 
 /// Returns the statistic that tables for people show: the time of a typical execution, or else the
-/// mean time, or else the processor time.
+/// mean time, or else the time of all executions in a run, or else the processor time.
 pub fn shown(compared: &[Compared]) -> Option<&Compared> {
     let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
     let mean = || of(Statistic::Mean);
-    of(Statistic::Typical).or_else(mean).or_else(|| of(Statistic::ProcessorTime))
+    let others = || of(Statistic::Run).or_else(|| of(Statistic::ProcessorTime));
+    of(Statistic::Typical).or_else(mean).or_else(others)
 }
 
 /// Formats a verdict, or the ratio of the two sides if nothing was tested.
@@ -77,13 +78,12 @@ pub fn in_words(diff: &Diff, compared: &[Compared], of: &Verdict) -> String {
     if compared.is_empty() || diff.untested.is_none() {
         return verdict(of);
     }
-    ratio(compared)
+    format!("× {:.3}, not tested", ratio(compared))
 }
 
-/// Formats the ratio of the two sides if nothing was tested.
-fn ratio(compared: &[Compared]) -> String {
-    let change = shown(compared).map_or(f64::NAN, |one| one.change);
-    format!("× {:.3}, not tested", change + 1.0)
+/// Returns B divided by A, in the statistic that is shown.
+fn ratio(compared: &[Compared]) -> f64 {
+    shown(compared).map_or(f64::NAN, |one| one.change + 1.0)
 }
 
 /// Builds the table. Rows that differ come first, and rows of only one side come last. Within these
@@ -119,7 +119,8 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     columns.push(Column { csv_only: none, ..Column::new(2, "relation", "was", relations) });
     // If a row has another number of executions, what they take together says more than what one of
     // them takes.
-    let rank = if diff.has_other_executions() { 2 } else { 4 };
+    let has_others = rows.iter().any(|row| row.other_executions.is_some());
+    let rank = if has_others { 2 } else { 4 };
     columns.push(Column::new(rank, "in_run", IN_RUN, parts.collect()));
     let sides = |of: &dyn Fn(Side) -> Option<f64>| {
         [0, 1].map(|side| each(&|row| row.sides[side].and_then(of)))
@@ -184,7 +185,9 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     let end = |at: usize| number(each(&|row| Some(row.part?.interval?[at])));
     columns.push(programs("part_ns_low", end(0)));
     columns.push(programs("part_ns_high", end(1)));
-    for statistic in [Statistic::Fastest, Statistic::Floor, Statistic::Typical, Statistic::Mean] {
+    let all =
+        [Statistic::Fastest, Statistic::Floor, Statistic::Typical, Statistic::Mean, Statistic::Run];
+    for statistic in all {
         if rows.iter().all(|row| row.of(statistic).is_none()) {
             continue;
         }
@@ -208,7 +211,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     // A row that only A or only B has cannot be compared, so it comes last.
     let place = |row: usize| match &rows[row] {
         one if is_new_or_gone(one) => 2,
-        one => u8::from(!differs(one)),
+        one => u8::from(one.verdict.change().is_none()),
     };
     order.sort_by(|x, y| place(*x).cmp(&place(*y)).then_with(|| weight(*y).total_cmp(&weight(*x))));
     Table::new(columns, order)

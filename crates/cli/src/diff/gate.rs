@@ -94,6 +94,7 @@ fn slower(
     let of = match statistic {
         Statistic::Fastest => fastest,
         Statistic::Floor => floor,
+        Statistic::Run => " in a run",
         _ => "",
     };
     Some(format!("{name} is slower by at least {}{of}", signed(low).trim_start_matches('+')))
@@ -103,13 +104,8 @@ fn of_whole(diff: &Diff, limits: [f64; 2]) -> Option<String> {
     slower("the whole", &diff.whole.compared, limits, [" in its fastest calls"; 2])
 }
 
-/// Returns the sentence about a row. A row whose executions are fewer, and take less time together,
-/// is not slower, even if each of them takes longer.
-fn of_row(row: &DiffRow, name: &str, limits: [f64; 2]) -> Option<String> {
-    if row.others_take_less() == Some(true) {
-        return None;
-    }
-    slower(name, &row.compared, limits, [" in its fastest call", " in its floor"])
+fn of_row(compared: &[Compared], name: &str, limits: [f64; 2]) -> Option<String> {
+    slower(name, compared, limits, [" in its fastest call", " in its floor"])
 }
 
 /// Returns the result of each rule. `threshold` is the relative change that the verdicts are about.
@@ -137,7 +133,7 @@ pub fn check(
                 if !whole_is_judged && !diff.rows.iter().any(|row| is_judged(&row.compared)) {
                     return Err(nothing(rule, "no time is known in all runs"));
                 }
-                let rows = all().filter_map(|(row, name)| of_row(row, name, limits));
+                let rows = all().filter_map(|(row, name)| of_row(&row.compared, name, limits));
                 whole.into_iter().chain(rows).collect()
             }
             Of::Rows(glob) => {
@@ -153,7 +149,7 @@ pub fn check(
                     return Err(nothing(rule, why));
                 }
                 let matching = all().filter(|(row, _)| is(row));
-                matching.filter_map(|(row, name)| of_row(row, name, limits)).collect()
+                matching.filter_map(|(row, name)| of_row(&row.compared, name, limits)).collect()
             }
             Of::Counter(counter) => {
                 let is = |one: &&analysis::diff::counters::ReadingDiff| one.name == *counter;
@@ -281,7 +277,7 @@ mod tests {
                 compared(Statistic::Floor, [0.02, 0.06]),
                 compared(Statistic::Typical, typical),
             ];
-            slower("matmul", &all, [0.01, 0.03], [" in its fastest call", " in its floor"])
+            of_row(&all, "matmul", [0.01, 0.03])
         };
         let of_floor = "matmul is slower by at least 2.0 % in its floor";
         let of_fastest = "matmul is slower by at least 5.8 % in its fastest call";

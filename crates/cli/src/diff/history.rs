@@ -10,11 +10,11 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use analysis::diff::Statistic;
 use analysis::diff::history::{ChangePoint, FEWEST, MOST, change_points, history};
 use analysis::diff::ranks::median;
 use analysis::diff::recorded::{Identity, Recorded};
 use analysis::diff::verdict::Change;
+use analysis::diff::{Statistic, are_as_many};
 use profile::series::Series;
 use serde::Serialize;
 
@@ -41,8 +41,7 @@ struct Point {
 struct Found {
     row: Option<usize>,
     point: ChangePoint,
-    /// The numbers of executions in a run before and after the change, if they differ somewhere in
-    /// the history.
+    /// The numbers of executions in a run before and after the change, if they differ.
     executions: Option<[f64; 2]>,
     sentence: String,
 }
@@ -93,9 +92,10 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     for (at, of_row) in change_points(&times).into_iter().enumerate() {
         let row = at.checked_sub(first);
         let name = row.map_or("the whole", |row| &names[row]);
+        let starts: Vec<usize> = of_row.iter().map(|point| point.at).collect();
         found.extend(of_row.into_iter().map(|point| {
-            let executions = row.and_then(|row| history.rows[row].executions.as_deref());
-            let executions = executions.map(|all| around(all, point.at));
+            let executions = row.map(|row| history.rows[row].executions.as_slice());
+            let executions = executions.and_then(|all| around(all, &starts, point.at));
             let sentence = sentence(&labels[point.at], name, &point, executions);
             Found { row, point, executions, sentence }
         }));
@@ -201,14 +201,19 @@ fn failed_out(one: &Failed) -> impl Serialize {
     }
 }
 
-/// Returns the medians of a row's numbers of executions before the point `at`, and from it on.
-fn around(executions: &[f64], at: usize) -> [f64; 2] {
-    let (before, after) = executions.split_at(at);
-    [before, after].map(|some| median(some).unwrap_or(0.0))
+/// Returns the medians of a row's numbers of executions before and after the change at `at`, up to
+/// the neighbours of `at` in `starts`. `None` if they differ by at most 10 %.
+fn around(executions: &[f64], starts: &[usize], at: usize) -> Option<[f64; 2]> {
+    let begin = starts.iter().copied().filter(|start| *start < at).max().unwrap_or(0);
+    let end = starts.iter().copied().filter(|start| *start > at).min();
+    let (before, after) = (executions.get(begin..at)?, executions.get(at..)?);
+    let after = after.get(..end.map_or(after.len(), |end| end - at))?;
+    let [before, after] = [median(before)?, median(after)?];
+    (!are_as_many(before, after)).then_some([before, after])
 }
 
 /// Describes a change in a sentence: `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`. If
-/// the number of `executions` differs, the sentence is about all of them.
+/// the number of executions changes, too, both numbers follow.
 fn sentence(from: &str, name: &str, point: &ChangePoint, executions: Option<[f64; 2]>) -> String {
     let change = Change {
         statistic: Statistic::Typical,
@@ -217,14 +222,11 @@ fn sentence(from: &str, name: &str, point: &ChangePoint, executions: Option<[f64
         floor_unchanged: false,
     };
     let word = if point.change < 0.0 { "less" } else { "longer" };
-    let all = executions.map_or(String::new(), |[before, after]| {
+    let number = executions.map_or(String::new(), |[before, after]| {
         let [before, after] = [before, after].map(|n| grouped(n.round() as u128));
-        match before == after {
-            true => " in a run".to_owned(),
-            false => format!(" in a run ({after} executions instead of {before})"),
-        }
+        format!(" ({after} executions in a run instead of {before})")
     });
-    format!("from {from} on, {name} takes {} {word}{all}", amount(&change))
+    format!("from {from} on, {name} takes {} {word}{number}", amount(&change))
 }
 
 /// Finds the runs in a directory of profiles and series, or in a series.

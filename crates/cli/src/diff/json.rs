@@ -46,6 +46,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             Untested::NotPaired => "not_paired",
             Untested::TooFew(_) => "too_few_pairs",
         }),
+        // The factor by which most ops' numbers of executions differ.
+        factor: diff.factor,
         a: view.inputs.runs[0].iter().map(run).collect::<Vec<_>>(),
         b: view.inputs.runs[1].iter().map(run).collect::<Vec<_>>(),
         whole: object! {
@@ -58,6 +60,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             difference: whole.difference.map(part),
             explained: whole.explained.map(part),
             remainder: whole.remainder.map(part),
+            counts_all: whole.counts_all,
         },
         processor: object! {
             ..verdict: verdict(&diff.processor.verdict, About::Amount),
@@ -143,6 +146,7 @@ fn row(of: &DiffRow, name: &str) -> impl Serialize {
         statistics: of.compared.iter().map(compared).collect::<Vec<_>>(),
         part: of.part.map(part),
         calls_differ: of.calls_differ,
+        other_executions: of.other_executions,
         sides: of.sides.map(|side| side.map(side_out)),
         counters: of.readings.iter().map(reading).collect::<Vec<_>>(),
     }

@@ -23,13 +23,7 @@ pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
     let rows = diff.rows.iter().map(|row| Row {
         change: change(&row.compared, &row.verdict),
         part: row.part.map(estimate),
-        // The colour says whether a row takes less time in a run.
-        kind: match row.others_take_less() {
-            Some(true) => "faster",
-            Some(false) => "slower",
-            None if row.other_executions().is_some() => "unknown",
-            None => word(&row.verdict, About::Time),
-        },
+        kind: word(&row.verdict, About::Time),
     });
     let of = Comparison {
         program: program(&view.inputs.runs),
@@ -122,7 +116,7 @@ fn whole(view: &View<'_>) -> Vec<Whole> {
     let mut rows = vec![row("all calls", of.total_ns, Some(verdict), of.difference, drawn)];
     let rest = Row::default();
     if of.explained.is_some() {
-        let name = match view.diff.has_other_executions() {
+        let name = match of.counts_all {
             true => "typical calls of all ops, and all calls where their number differs",
             false => "typical calls of all ops",
         };

@@ -160,7 +160,7 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
                 signed_time(of.ns)
             )
         });
-        let others = match diff.has_other_executions() {
+        let others = match diff.whole.counts_all {
             true => ", and all calls where their number differs,",
             false => "",
         };
@@ -218,11 +218,17 @@ pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
             ),
         ));
     }
-    if diff.has_other_executions() {
-        let text = "B has another number of executions (dispatches, or else calls) than A, so what \
-                    each of them takes does not say whether the op takes longer in a run; in a run \
-                    does, and counts all of them, not only typical ones";
-        lines.push(("each", text.to_owned()));
+    if diff.rows.iter().any(|row| row.other_executions.is_some()) {
+        let text = "B executes the op more or less often than A, so that single executions may not be \
+                    the same work; A, B and the verdict are of all its executions in a run";
+        lines.push(("10 instead of 20", text.to_owned()));
+    }
+    if let Some(factor) = diff.factor {
+        let text = format!(
+            "B makes {factor:.2} times as many calls of most ops as A; single calls are compared, but \
+             the whole and in a run are of different amounts of work"
+        );
+        lines.push(("calls", text));
     }
     if any(|verdict| matches!(verdict, Verdict::Unknown { .. })) {
         let text = "more pairs have to be a new series; adding pairs until something differs finds \

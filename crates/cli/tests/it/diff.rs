@@ -465,20 +465,35 @@ fn a_row_with_fewer_calls_is_judged_by_what_they_take_together() {
     let at = at.to_str().unwrap();
     let said = golden.run(&["diff", at, "--width", "80"]).stdout;
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let expected = "softmax_64 takes 2.09 µs less in a run (each slower 32.4 %; 10 instead of 20).";
+    let expected = "softmax_64 is faster 33.8 % in a run (10 instead of 20).";
     assert!(words.starts_with("It cannot be told whether B is slower or faster"), "{said}");
     assert!(words.contains(expected), "{said}");
-    let in_table = "softmax_64 309 ns each slower 32.4 %; 10 instead of 20 −2.09 µs";
+    let in_table = "softmax_64 6.18 µs faster 33.8 % in a run (10 instead of 20) −2.09 µs";
     assert!(words.contains(in_table), "{said}");
     assert!(words.contains("and all calls where their number differs, add −2.09 µs"), "{said}");
     assert!(!said.contains("counters:"), "{said}");
-    let gate = |rule: &str| golden.run(&["diff", at, "--fail-if", rule]).code;
-    assert_eq!(gate("5%"), Some(0));
-    assert_eq!(gate("soft*>5%"), Some(0));
-    let unpaired = golden.run(&["diff", "--by", "op", at, "--format", "json"]).stdout;
-    let found: Value = serde_json::from_str(&unpaired).unwrap();
+    assert_eq!(golden.run(&["diff", at, "--fail-if", "soft*>5%"]).code, Some(0));
+    let json = golden.run(&["diff", at, "--format", "json"]).stdout;
+    let found: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(found["factor"], Value::Null);
     let row = found["rows"].as_array().unwrap().iter().find(|row| row["name"] == "softmax_64");
-    assert_eq!(row.unwrap()["verdict"], "slower", "each of the calls is");
+    let row = row.unwrap();
+    assert_eq!((&row["verdict"], &row["statistic"]), (&"faster".into(), &"run".into()));
+    assert_eq!(row["other_executions"], serde_json::json!([20.0, 10.0]));
+    // In the other direction, all of them take longer, although each takes less time.
+    let back: Vec<PathBuf> = [Side::B, Side::A]
+        .into_iter()
+        .flat_map(|side| (1..=8).map(move |round| (side, round)))
+        .map(|(side, round)| Series::run_at(Path::new(at), round, side))
+        .collect();
+    let back: Vec<&str> = back.iter().map(|path| path.to_str().unwrap()).collect();
+    let args =
+        [&["diff", "--paired", "--fail-if", "soft*>5%"], &back[..8], &["--against"], &back[8..]]
+            .concat();
+    let said = golden.run(&args);
+    assert_eq!(said.code, Some(3), "{}", said.stderr);
+    assert!(said.stderr.contains("softmax_64 is slower by at least 5"), "{}", said.stderr);
+    assert!(said.stderr.contains("% in a run"), "{}", said.stderr);
 }
 
 /// A run that is named twice is an error, even if the two paths are written differently.
