@@ -250,7 +250,7 @@ pub fn compare(
     };
     let processor = processor([a, b], &in_pairs, untested, options.threshold);
     for (row, one) in rows.iter_mut().zip(&found) {
-        row.part = values::part(&sides, one, &in_pairs, &executions);
+        row.part = executions.difference(&sides, one, &in_pairs);
     }
     counters::judge(&mut rows, &sides, &found, &in_pairs, untested, options.threshold);
     rows.sort_by_key(|row| row.relation == Relation::New);

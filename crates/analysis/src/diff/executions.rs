@@ -17,13 +17,14 @@
 use std::collections::HashMap;
 
 use super::matching::Match;
+use super::parts::{Part, difference};
 use super::ranks::median;
 use super::recorded::{Identity, RunRow};
-use super::values::{Pairs, Sides, are_as_many};
+use super::values::{Pairs, Sides, are_as_many, part_of};
 
 /// How a row's part of a run is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum PartIs {
     /// All of its self time.
     All,
     /// It has no part, because its self time is not known in some run.
@@ -39,7 +40,7 @@ pub struct Executions {
     /// no numbers then.
     pub factor: Option<f64>,
     /// The rows of each side whose part is not that of typical executions.
-    parts: [HashMap<Identity, Part>; 2],
+    parts: [HashMap<Identity, PartIs>; 2],
 }
 
 impl Executions {
@@ -55,7 +56,7 @@ impl Executions {
         let differs = |[a, b]: &[f64; 2]| factor.is_none() && !are_as_many(*a, *b);
         let differ: Vec<Option<[f64; 2]>> =
             numbers.into_iter().map(|numbers| numbers.filter(differs)).collect();
-        let mut parts: [HashMap<Identity, Part>; 2] = Default::default();
+        let mut parts: [HashMap<Identity, PartIs>; 2] = Default::default();
         for (one, differ) in found.iter().zip(&differ) {
             let rows = [&one.a, &one.b];
             let is_unknown = (0..2).any(|side| {
@@ -64,8 +65,8 @@ impl Executions {
                 all.any(|row| row.own_ns.is_none())
             });
             let part = match (is_unknown, differ) {
-                (true, _) => Part::Unknown,
-                (false, Some(_)) => Part::All,
+                (true, _) => PartIs::Unknown,
+                (false, Some(_)) => PartIs::All,
                 (false, None) => continue,
             };
             for (side, rows) in rows.into_iter().enumerate() {
@@ -84,7 +85,7 @@ impl Executions {
     /// Whether the self time of a row of a side is known in all runs. Otherwise, the row must be left
     /// out of sums, because a run without it would seem to take less time.
     pub fn has_part(&self, side: usize, row: &RunRow) -> bool {
-        self.parts[side].get(&row.identity) != Some(&Part::Unknown)
+        self.parts[side].get(&row.identity) != Some(&PartIs::Unknown)
     }
 
     /// Returns how much of a run's time a row of a side would take if each execution took as long as
@@ -92,13 +93,28 @@ impl Executions {
     pub fn part(&self, side: usize, row: &RunRow, scaled: Scaled) -> Option<f64> {
         match self.parts[side].get(&row.identity) {
             None => scaled(row),
-            Some(Part::All) => row.own_ns,
-            Some(Part::Unknown) => None,
+            Some(PartIs::All) => row.own_ns,
+            Some(PartIs::Unknown) => None,
         }
+    }
+
+    /// Returns a match's contribution to the difference between whole runs.
+    pub fn difference(&self, sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Option<Part> {
+        let rows = [&one.a, &one.b];
+        let values = [0, 1].map(|side| {
+            let of_run = |run: usize| {
+                let found =
+                    rows[side].iter().filter_map(|row| sides[side].runs[run][*row].as_ref());
+                found.map(|row| self.part(side, row, part_of)).sum::<Option<f64>>()
+            };
+            pairs.runs_of(side).into_iter().map(of_run).collect::<Option<Vec<f64>>>()
+        });
+        let [a, b] = values;
+        difference(&a?, &b?, !pairs.pairs.is_empty())
     }
 }
 
-/// [`super::values::part_of`], [`super::values::floor_of`] or [`super::values::fastest_of`].
+/// `part_of`, `floor_of` or `fastest_of`.
 pub type Scaled = fn(&RunRow) -> Option<f64>;
 
 /// Returns the numbers of executions of A and B: the medians over all runs that have the row.

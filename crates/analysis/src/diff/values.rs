@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::executions::Executions;
 use super::matching::{Match, Relation};
-use super::parts::{Part, difference};
 use super::ranks::median;
 use super::recorded::{Identity, Recorded, RunRow};
 use super::verdict::{Asked, Verdict};
@@ -135,7 +133,7 @@ pub struct Prepared {
     pub asked: Vec<Asked>,
 }
 
-/// `other_executions` are the numbers of executions if they differ ([`Executions::differ`]).
+/// `other_executions` are the numbers of executions if they differ (see `executions`).
 pub fn row(
     sides: &[Sides; 2],
     one: &Match,
@@ -183,7 +181,7 @@ pub fn row(
     Prepared { row, asked }
 }
 
-/// Whether the numbers of calls, or of executions, of the two sides differ by at most [`AS_MANY`].
+/// Whether the numbers of calls, or of executions, of the two sides differ by at most 10 %.
 /// Otherwise, the shortest calls are not comparable, because the shortest of more calls is usually
 /// shorter.
 pub fn are_as_many(a: f64, b: f64) -> bool {
@@ -286,23 +284,4 @@ fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
         return Some(0.0);
     }
     Some(own * (execution? * row.executions() / total))
-}
-
-/// Returns a row's contribution to the difference between whole runs.
-pub fn part(
-    sides: &[Sides; 2],
-    one: &Match,
-    pairs: &Pairs<'_>,
-    executions: &Executions,
-) -> Option<Part> {
-    let rows = [&one.a, &one.b];
-    let values = [0, 1].map(|side| {
-        let of_run = |run: usize| {
-            let found = rows[side].iter().filter_map(|row| sides[side].runs[run][*row].as_ref());
-            found.map(|row| executions.part(side, row, part_of)).sum::<Option<f64>>()
-        };
-        pairs.runs_of(side).into_iter().map(of_run).collect::<Option<Vec<f64>>>()
-    });
-    let [a, b] = values;
-    difference(&a?, &b?, !pairs.pairs.is_empty())
 }

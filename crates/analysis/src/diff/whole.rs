@@ -4,7 +4,7 @@
 //! Whole runs are compared at typical cost: the time that all ops together would take if each
 //! execution took as long as the typical one. They are also compared at the floor: as if each
 //! execution took as long as the op's 10th percentile. An op with another number of executions in B
-//! counts with all of its self time ([`super::executions`]). For paired runs, the contribution of a row
+//! counts with all of its self time (see `executions`). For paired runs, the contribution of a row
 //! to the difference is the mean of the pairs' differences. Such means can be added, so the
 //! contributions of the rows and the remainder add up to the difference of the recorded times. The
 //! *remainder* is the time that typical executions do not explain, for example slow calls and first
