@@ -41,7 +41,6 @@ use executions::Executions;
 use matching::{Relation, matches};
 pub use parts::Part;
 use recorded::{By, Identity, Recorded, RunRow};
-pub use values::are_as_many;
 use verdict::{Compared, Decided, Verdict, decide};
 pub use whole::Whole;
 
@@ -207,13 +206,14 @@ pub fn compare(
     };
     let in_pairs = values::Pairs { pairs, runs: [a.len(), b.len()] };
     let (sides, found) = matched(options.by, |run| &run.rows);
-    let of_ops = (options.by != By::Op).then(|| {
-        let (sides, found) = matched(By::Op, |run| &run.ops);
-        Executions::new(&sides, &found, &in_pairs, None)
-    });
-    let factor = of_ops.as_ref().map(|of_ops| of_ops.factor);
-    let executions = Executions::new(&sides, &found, &in_pairs, factor);
-    let of_ops = of_ops.as_ref().unwrap_or(&executions);
+    let of_ops = match options.by {
+        By::Op => Executions::of_ops(&sides, &found, &in_pairs),
+        _ => {
+            let (sides, found) = matched(By::Op, |run| &run.ops);
+            Executions::of_ops(&sides, &found, &in_pairs)
+        }
+    };
+    let executions = Executions::new(&sides, &found, &in_pairs, of_ops.factor);
     let mut rows: Vec<(DiffRow, usize)> = Vec::new();
     let mut asked: Vec<verdict::Asked> = Vec::new();
     for (one, differ) in found.iter().zip(&executions.differ) {
@@ -222,7 +222,7 @@ pub fn compare(
         asked.extend(row.asked);
         rows.push((row.row, from));
     }
-    let all_parts = whole::Parts::new(a, b, options.by, &in_pairs, of_ops);
+    let all_parts = whole::Parts::new(a, b, options.by, &in_pairs, &of_ops);
     let from = asked.len();
     asked.extend(all_parts.asked());
     let answers = verdict::answer(&asked, untested.is_none());
@@ -244,10 +244,7 @@ pub fn compare(
             row
         })
         .collect();
-    let whole = Whole {
-        counts_all: of_ops.any_differ(),
-        ..all_parts.finish(decided(from, answers.len()), &in_pairs, a, b)
-    };
+    let whole = all_parts.finish(decided(from, answers.len()), &in_pairs, a, b);
     let processor = processor([a, b], &in_pairs, untested, options.threshold);
     for (row, one) in rows.iter_mut().zip(&found) {
         row.part = executions.difference(&sides, one, &in_pairs);

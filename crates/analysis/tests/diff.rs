@@ -283,7 +283,7 @@ fn fewer_executions_are_compared_by_their_sum() {
 /// more executions of both ops, and all of them together take as long as in A.
 #[test]
 fn programs_of_a_fixed_duration_are_compared_by_single_executions() {
-    let (a, mut b, pairs) = exact_pairs(0.8);
+    let (mut a, mut b, pairs) = exact_pairs(0.8);
     for run in &mut b {
         run.rows[1] = run.rows[0].clone();
         run.rows[1].identity.name = "other".to_owned();
@@ -293,7 +293,6 @@ fn programs_of_a_fixed_duration_are_compared_by_single_executions() {
             row.own_ns = row.total_ns;
         }
     }
-    let mut a = a;
     for run in &mut a {
         run.rows[1] = RunRow { identity: b[0].rows[1].identity.clone(), ..run.rows[0].clone() };
     }
@@ -406,31 +405,76 @@ fn a_split_op_is_compared_with_the_sum() {
     assert!((split.part.unwrap().ns - 20_500.0).abs() < 1e-6);
 }
 
+/// Returns a counter of a row with 800 calls.
+fn reading(name: &str, sum: u128, scatter: u128) -> Reading {
+    reading_of(800, name, sum + scatter)
+}
+
+fn reading_of(calls: u64, name: &str, sum: u128) -> Reading {
+    Reading {
+        name: name.to_owned(),
+        unit: "count".to_owned(),
+        exact: Some((sum, calls)),
+        value: sum as f64 / calls as f64,
+        is_metric: false,
+    }
+}
+
+/// B makes 100 calls instead of 800. Per call, each counter counts more, but not in a run.
+#[test]
+fn counters_of_fewer_executions_are_compared_by_their_sums() {
+    let (mut a, mut b, pairs) = exact_pairs(1.0);
+    for (at, (a, b)) in a.iter_mut().zip(&mut b).enumerate() {
+        let noise = at as u128 * 7919 % 13;
+        a.rows[0].dispatches = None;
+        a.rows[0].readings = vec![
+            reading("page-faults", 2_400, 0),
+            reading("major-faults", 800, 0),
+            reading("cache-misses", 8_000, noise),
+        ];
+        (b.rows[0].calls, b.rows[0].dispatches) = (100, None);
+        b.rows[0].readings = vec![
+            reading_of(100, "page-faults", 2_400),
+            reading_of(100, "major-faults", 200),
+            reading_of(100, "cache-misses", 4_000 + noise),
+        ];
+    }
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    assert_eq!(diff.rows[0].other_executions, Some([800.0, 100.0]));
+    let found = &diff.rows[0].readings;
+    assert!(found.iter().all(|one| one.statistic == Statistic::Run));
+    assert_eq!(found[0].reading, Known::Equal);
+    assert_eq!(found[0].compared.as_ref().unwrap().medians, [2_400.0; 2]);
+    let fact = Known::Fact { sums: [800, 200], calls: [800, 100] };
+    assert_eq!(found[1].reading, fact);
+    assert!((found[1].compared.as_ref().unwrap().change + 0.75).abs() < 1e-12);
+    let Known::Tested(Verdict::Differs(misses)) = found[2].reading else {
+        panic!("{:?}", found[2].reading)
+    };
+    assert!((misses.by + 0.5).abs() < 0.002, "{misses:?}");
+}
+
 #[test]
 fn counters_that_are_exact_are_facts() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);
-    let reading = |name: &str, sum: u128, scatter: u128| Reading {
-        name: name.to_owned(),
-        unit: "count".to_owned(),
-        exact: Some((sum + scatter, 800)),
-        value: (sum + scatter) as f64 / 800.0,
-        is_metric: false,
-    };
     for (at, (a, b)) in a.iter_mut().zip(&mut b).enumerate() {
         let noise = at as u128 * 7919 % 13;
         a.rows[0].readings = vec![
             reading("page-faults", 2_400, 0),
             reading("instructions", 80_000, 0),
             reading("cache-misses", 8_000, noise),
+            reading("major-faults", 0, 0),
         ];
         b.rows[0].readings = vec![
             reading("page-faults", 412_000, 0),
             reading("instructions", 80_000, 0),
             reading("cache-misses", 9_000, noise),
+            reading_of(790, "major-faults", 0),
         ];
     }
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     let found = &diff.rows[0].readings;
+    assert_eq!(found[3].reading, Known::Equal, "none in 800 calls, and none in 790");
     let fact = Known::Fact { sums: [2_400, 412_000], calls: [800, 800] };
     assert_eq!((found[0].name.as_str(), found[0].reading), ("page-faults", fact));
     assert_eq!(found[1].reading, Known::Equal);

@@ -14,7 +14,7 @@
 //! work, as benchmarks with a fixed duration do. Typical executions can be compared then, and times
 //! in a run cannot.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use super::matching::Match;
 use super::parts::{Part, difference};
@@ -22,13 +22,35 @@ use super::ranks::median;
 use super::recorded::{Identity, RunRow};
 use super::values::{Pairs, Sides, are_as_many, part_of};
 
-/// How a row's part of a run is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PartIs {
-    /// All of its self time.
-    All,
-    /// It has no part, because its self time is not known in some run.
-    Unknown,
+/// `part_of`, `floor_of` or `fastest_of`.
+pub type Scaled = fn(&RunRow) -> Option<f64>;
+
+/// The rows of one side whose part of a run is not that of typical executions.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// All self time of these rows is their part.
+    pub all: HashSet<Identity>,
+    /// The self time of these rows is not known in some run. They must be left out of all runs,
+    /// because a run without them would seem to take less time.
+    pub unknown: HashSet<Identity>,
+}
+
+impl Parts {
+    /// Returns how much of a run's time a row would take if each execution took as long as `scaled`
+    /// says. `None` if one of the needed times is not known.
+    fn of(&self, row: &RunRow, scaled: Scaled) -> Option<f64> {
+        match &row.identity {
+            one if self.unknown.contains(one) => None,
+            one if self.all.contains(one) => row.own_ns,
+            _ => scaled(row),
+        }
+    }
+
+    /// Returns the sum of the parts of a run's rows. `None` if the sum is not known or not above 0.
+    pub fn sum(&self, rows: &[RunRow], scaled: Scaled) -> Option<f64> {
+        let known = rows.iter().filter(|row| !self.unknown.contains(&row.identity));
+        known.map(|row| self.of(row, scaled)).sum::<Option<f64>>().filter(|ns| *ns > 0.0)
+    }
 }
 
 /// The numbers of executions of the rows of A and B.
@@ -39,24 +61,29 @@ pub struct Executions {
     /// The factor by which the numbers of most rows differ, if it is more than 10 %. `differ` has
     /// no numbers then.
     pub factor: Option<f64>,
-    /// The rows of each side whose part is not that of typical executions.
-    parts: [HashMap<Identity, PartIs>; 2],
+    pub parts: [Parts; 2],
 }
 
 impl Executions {
-    /// `factor` is the one of the ops if the rows are not ops, or else `None`.
+    /// Compares the rows of ops.
+    pub fn of_ops(sides: &[Sides; 2], found: &[Match], pairs: &Pairs<'_>) -> Self {
+        let numbers: Vec<Option<[f64; 2]>> = found.iter().map(|one| numbers(sides, one)).collect();
+        Self::new(sides, found, pairs, common_factor(&numbers))
+    }
+
+    /// Compares rows. `factor` is that of the ops.
     pub fn new(
         sides: &[Sides; 2],
         found: &[Match],
         pairs: &Pairs<'_>,
-        factor: Option<Option<f64>>,
+        factor: Option<f64>,
     ) -> Self {
-        let numbers: Vec<Option<[f64; 2]>> = found.iter().map(|one| numbers(sides, one)).collect();
-        let factor = factor.unwrap_or_else(|| common_factor(&numbers));
-        let differs = |[a, b]: &[f64; 2]| factor.is_none() && !are_as_many(*a, *b);
-        let differ: Vec<Option<[f64; 2]>> =
-            numbers.into_iter().map(|numbers| numbers.filter(differs)).collect();
-        let mut parts: [HashMap<Identity, PartIs>; 2] = Default::default();
+        let differ = |one: &Match| {
+            let differs = |[a, b]: &[f64; 2]| factor.is_none() && !are_as_many(*a, *b);
+            numbers(sides, one).filter(differs)
+        };
+        let differ: Vec<Option<[f64; 2]>> = found.iter().map(differ).collect();
+        let mut parts: [Parts; 2] = Default::default();
         for (one, differ) in found.iter().zip(&differ) {
             let rows = [&one.a, &one.b];
             let is_unknown = (0..2).any(|side| {
@@ -64,14 +91,13 @@ impl Executions {
                 let mut all = runs.flat_map(|run| rows[side].iter().flat_map(|row| &run[*row]));
                 all.any(|row| row.own_ns.is_none())
             });
-            let part = match (is_unknown, differ) {
-                (true, _) => PartIs::Unknown,
-                (false, Some(_)) => PartIs::All,
-                (false, None) => continue,
-            };
-            for (side, rows) in rows.into_iter().enumerate() {
-                let identities = rows.iter().map(|row| sides[side].identities[*row].clone());
-                parts[side].extend(identities.map(|identity| (identity, part)));
+            for ((parts, side), rows) in parts.iter_mut().zip(sides).zip(rows) {
+                let identities = rows.iter().map(|row| side.identities[*row].clone());
+                match (is_unknown, differ) {
+                    (true, _) => parts.unknown.extend(identities),
+                    (false, Some(_)) => parts.all.extend(identities),
+                    (false, None) => {}
+                }
             }
         }
         Self { differ, factor, parts }
@@ -82,22 +108,6 @@ impl Executions {
         self.differ.iter().any(Option::is_some)
     }
 
-    /// Whether the self time of a row of a side is known in all runs. Otherwise, the row must be left
-    /// out of sums, because a run without it would seem to take less time.
-    pub fn has_part(&self, side: usize, row: &RunRow) -> bool {
-        self.parts[side].get(&row.identity) != Some(&PartIs::Unknown)
-    }
-
-    /// Returns how much of a run's time a row of a side would take if each execution took as long as
-    /// `scaled` says. `None` if one of the needed times is not known.
-    pub fn part(&self, side: usize, row: &RunRow, scaled: Scaled) -> Option<f64> {
-        match self.parts[side].get(&row.identity) {
-            None => scaled(row),
-            Some(PartIs::All) => row.own_ns,
-            Some(PartIs::Unknown) => None,
-        }
-    }
-
     /// Returns a match's contribution to the difference between whole runs.
     pub fn difference(&self, sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Option<Part> {
         let rows = [&one.a, &one.b];
@@ -105,7 +115,7 @@ impl Executions {
             let of_run = |run: usize| {
                 let found =
                     rows[side].iter().filter_map(|row| sides[side].runs[run][*row].as_ref());
-                found.map(|row| self.part(side, row, part_of)).sum::<Option<f64>>()
+                found.map(|row| self.parts[side].of(row, part_of)).sum::<Option<f64>>()
             };
             pairs.runs_of(side).into_iter().map(of_run).collect::<Option<Vec<f64>>>()
         });
@@ -113,9 +123,6 @@ impl Executions {
         difference(&a?, &b?, !pairs.pairs.is_empty())
     }
 }
-
-/// `part_of`, `floor_of` or `fastest_of`.
-pub type Scaled = fn(&RunRow) -> Option<f64>;
 
 /// Returns the numbers of executions of A and B: the medians over all runs that have the row.
 /// `None` if several rows correspond to one, if a number is not known or 0, or if the numbers are

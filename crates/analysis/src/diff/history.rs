@@ -24,9 +24,9 @@
 //! depend on each other. After a change was found, the parts before and after it are tested in the
 //! same way. But each row is tested separately, at the level divided by the number of rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::executions::{has_dispatches, number};
+use super::executions::{Parts, has_dispatches, number};
 use super::flips::split_mix;
 use super::ranks::median;
 use super::recorded::{By, Identity, Recorded, RunRow};
@@ -87,6 +87,19 @@ pub struct HistoryRow {
     pub executions: Vec<f64>,
 }
 
+impl HistoryRow {
+    /// Returns the medians of the numbers of executions before and after one of the row's change
+    /// points, up to the neighbouring `changes`. `None` if they differ by at most 10 %.
+    pub fn executions_around(&self, changes: &[ChangePoint], at: usize) -> Option<[f64; 2]> {
+        let others = || changes.iter().map(|change| change.at);
+        let begin = others().filter(|other| *other < at).max().unwrap_or(0);
+        let end = others().filter(|other| *other > at).min().unwrap_or(self.executions.len());
+        let [before, after] = [begin..at, at..end].map(|part| median(self.executions.get(part)?));
+        let [before, after] = [before?, after?];
+        (!are_as_many(before, after)).then_some([before, after])
+    }
+}
+
 /// Returns the number of executions of each row in a run of each point. A row that some point does
 /// not have is left out.
 fn executions<'a>(
@@ -139,25 +152,15 @@ pub fn history(points: &[Vec<Recorded>], by: By) -> History {
             rows[places[identity]].1[at] = median(&times);
         }
     }
-    let all_runs = || points.iter().flatten();
-    let unknown: HashSet<&Identity> = all_runs()
-        .flat_map(|run| run.parts(by))
-        .filter(|row| row.own_ns.is_none())
-        .map(|row| &row.identity)
-        .collect();
-    let others: HashSet<&Identity> = executions(points, |run| run.parts(by))
-        .into_iter()
-        .filter(|(_, numbers)| differ(numbers))
-        .map(|(identity, _)| identity)
-        .collect();
-    let of_run = |run: &Recorded| {
-        let ops = run.parts(by).iter().filter(|row| !unknown.contains(&row.identity));
-        let part = |row: &RunRow| match others.contains(&row.identity) {
-            true => row.own_ns,
-            false => part_of(row),
-        };
-        ops.map(part).sum::<Option<f64>>().filter(|ns| *ns > 0.0)
+    let unknown = points.iter().flatten().flat_map(|run| run.parts(by));
+    let unknown = unknown.filter(|row| row.own_ns.is_none()).map(|row| row.identity.clone());
+    let numbers = executions(points, |run| run.parts(by)).into_iter();
+    let differing = numbers.filter(|(_, numbers)| differ(numbers));
+    let parts = Parts {
+        unknown: unknown.collect(),
+        all: differing.map(|(identity, _)| identity.clone()).collect(),
     };
+    let of_run = |run: &Recorded| parts.sum(run.parts(by), part_of);
     let whole = points.iter().map(|runs| {
         let all: Option<Vec<f64>> = runs.iter().map(of_run).collect();
         median(&all?)

@@ -51,6 +51,8 @@ pub struct Parts {
     typical: [Vec<Option<f64>>; 2],
     floor: [Vec<Option<f64>>; 2],
     fastest: [Vec<Option<f64>>; 2],
+    /// [`Whole::counts_all`].
+    counts_all: bool,
 }
 
 impl Parts {
@@ -63,12 +65,10 @@ impl Parts {
     ) -> Self {
         let sum = |side: usize, of: Scaled| {
             let runs = [a, b][side];
-            let all = pairs.runs_of(side).into_iter().map(|run| {
-                let rows = runs[run].parts(by).iter();
-                let known = rows.filter(|row| executions.has_part(side, row));
-                let parts = known.map(|row| executions.part(side, row, of));
-                parts.sum::<Option<f64>>().filter(|ns| *ns > 0.0)
-            });
+            let all = pairs
+                .runs_of(side)
+                .into_iter()
+                .map(|run| executions.parts[side].sum(runs[run].parts(by), of));
             all.collect::<Vec<_>>()
         };
         // The number of calls of the ops in which the time is: the geometric mean over all ops,
@@ -93,6 +93,7 @@ impl Parts {
             typical: [0, 1].map(|side| sum(side, part_of)),
             floor: [0, 1].map(|side| sum(side, floor_of)),
             fastest,
+            counts_all: executions.any_differ(),
         }
     }
 
@@ -153,7 +154,7 @@ impl Parts {
             difference: all,
             explained,
             remainder,
-            counts_all: false,
+            counts_all: self.counts_all,
         }
     }
 }

@@ -322,15 +322,15 @@ pub fn reading(of: &analysis::diff::counters::ReadingDiff) -> Option<String> {
     let number = crate::view::units::number;
     match of.reading {
         Known::Equal => None,
+        Known::Fact { sums: [a, b], .. } if of.statistic == Statistic::Run => {
+            Some(format!("{} {} → {} in a run (exact)", of.name, grouped(a), grouped(b)))
+        }
         Known::Fact { sums, calls } => {
             let each = |side: usize| sums[side] as f64 / calls[side].max(1) as f64;
             let name = &of.name;
             let [a, b] = [number(each(0)), number(each(1))];
             // With many calls, a difference per call can be too small for the digits that are
             // shown.
-            if sums[0] == sums[1] && each(0) == each(1) {
-                return None;
-            }
             Some(if each(0) == each(1) || (a == b && calls[0] == calls[1]) {
                 let [a, b] = sums.map(grouped);
                 format!("{name} {a} → {b} in all calls (exact)")
@@ -340,6 +340,9 @@ pub fn reading(of: &analysis::diff::counters::ReadingDiff) -> Option<String> {
                 format!("{name} {a} → {b} per call (exact)")
             })
         }
-        Known::Tested(verdict) => Some(format!("{} {}", of.name, of_amount(verdict.change()?))),
+        Known::Tested(verdict) => {
+            let place = if of.statistic == Statistic::Run { " in a run" } else { "" };
+            Some(format!("{} {}{place}", of.name, of_amount(verdict.change()?)))
+        }
     }
 }

@@ -174,7 +174,10 @@ pub fn check(
                     let low = match one.reading {
                         Known::Equal => None,
                         Known::Fact { sums: [a, b], calls } => {
-                            let each = |sum: u128, calls: u64| sum as f64 / calls.max(1) as f64;
+                            let in_run = one.statistic == Statistic::Run;
+                            let each = |sum: u128, calls: u64| {
+                                sum as f64 / if in_run { 1 } else { calls.max(1) } as f64
+                            };
                             let (a, b) = (each(a, calls[0]), each(b, calls[1]));
                             // A change from 0 to any other number exceeds any limit.
                             let more = if a > 0.0 { b / a - 1.0 } else { f64::INFINITY };

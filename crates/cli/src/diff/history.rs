@@ -10,11 +10,10 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use analysis::diff::Statistic;
 use analysis::diff::history::{ChangePoint, FEWEST, MOST, change_points, history};
-use analysis::diff::ranks::median;
 use analysis::diff::recorded::{Identity, Recorded};
 use analysis::diff::verdict::Change;
-use analysis::diff::{Statistic, are_as_many};
 use profile::series::Series;
 use serde::Serialize;
 
@@ -92,10 +91,9 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     for (at, of_row) in change_points(&times).into_iter().enumerate() {
         let row = at.checked_sub(first);
         let name = row.map_or("the whole", |row| &names[row]);
-        let starts: Vec<usize> = of_row.iter().map(|point| point.at).collect();
-        found.extend(of_row.into_iter().map(|point| {
-            let executions = row.map(|row| history.rows[row].executions.as_slice());
-            let executions = executions.and_then(|all| around(all, &starts, point.at));
+        found.extend(of_row.iter().cloned().map(|point| {
+            let of = row.map(|row| &history.rows[row]);
+            let executions = of.and_then(|of| of.executions_around(&of_row, point.at));
             let sentence = sentence(&labels[point.at], name, &point, executions);
             Found { row, point, executions, sentence }
         }));
@@ -199,17 +197,6 @@ fn failed_out(one: &Failed) -> impl Serialize {
         failed: !one.rows.is_empty(),
         rows: &one.rows,
     }
-}
-
-/// Returns the medians of a row's numbers of executions before and after the change at `at`, up to
-/// the neighbours of `at` in `starts`. `None` if they differ by at most 10 %.
-fn around(executions: &[f64], starts: &[usize], at: usize) -> Option<[f64; 2]> {
-    let begin = starts.iter().copied().filter(|start| *start < at).max().unwrap_or(0);
-    let end = starts.iter().copied().filter(|start| *start > at).min();
-    let (before, after) = (executions.get(begin..at)?, executions.get(at..)?);
-    let after = after.get(..end.map_or(after.len(), |end| end - at))?;
-    let [before, after] = [median(before)?, median(after)?];
-    (!are_as_many(before, after)).then_some([before, after])
 }
 
 /// Describes a change in a sentence: `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`. If

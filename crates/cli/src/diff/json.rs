@@ -7,7 +7,7 @@ use analysis::diff::counters::{Known, ReadingDiff};
 use analysis::diff::matching::Relation;
 use analysis::diff::recorded::Identity;
 use analysis::diff::verdict::{Compared, Verdict};
-use analysis::diff::{DiffRow, Part, Side, Untested};
+use analysis::diff::{DiffRow, Part, Side, Statistic, Untested};
 use serde::Serialize;
 
 use super::View;
@@ -184,6 +184,7 @@ fn reading(of: &ReadingDiff) -> impl Serialize {
         Known::Fact { sums, calls } => ("fact", Some(sums.map(|n| n.to_string())), Some(calls)),
         Known::Tested(verdict) => (word(&verdict, About::Amount), None, None),
     };
+    let in_run = of.statistic == Statistic::Run;
     object! {
         name: &of.name,
         unit: &of.unit,
@@ -191,6 +192,7 @@ fn reading(of: &ReadingDiff) -> impl Serialize {
         result,
         sums,
         calls,
-        per_call: of.compared.as_ref().map(compared),
+        per_call: of.compared.as_ref().filter(|_| !in_run).map(compared),
+        in_run?: of.compared.as_ref().filter(|_| in_run).map(compared),
     }
 }

@@ -480,6 +480,8 @@ fn a_row_with_fewer_calls_is_judged_by_what_they_take_together() {
     let row = row.unwrap();
     assert_eq!((&row["verdict"], &row["statistic"]), (&"faster".into(), &"run".into()));
     assert_eq!(row["other_executions"], serde_json::json!([20.0, 10.0]));
+    // Each iteration's matmul has the same page faults on both sides, and softmax has none.
+    assert_eq!(golden.run(&["diff", at, "--fail-if", "counter:page-faults>0%"]).code, Some(0));
     // In the other direction, all of them take longer, although each takes less time.
     let back: Vec<PathBuf> = [Side::B, Side::A]
         .into_iter()

@@ -10,15 +10,22 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 /// From this run on, `matmul` takes 20 % more time.
 const AT: u64 = 9;
 
+/// Returns the profile of a run without calls of `matmul` (export 0) and `softmax` (export 1).
+fn script(run: u64) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.manifest.created_unix_ns += run * 60_000_000_000;
+    script.manifest.labels.insert("commit".to_owned(), format!("c{run}"));
+    let process = script.process(7);
+    process.library("m", &["matmul", "softmax"]);
+    process.thread("main");
+    script
+}
+
 /// Writes profiles. The order of the runs' names differs from the order of their times.
 fn write(dir: &Path, runs: u64) {
     for run in 0..runs {
-        let mut script = ProfileScript::monotonic();
-        script.manifest.created_unix_ns += run * 60_000_000_000;
-        script.manifest.labels.insert("commit".to_owned(), format!("c{run}"));
-        let process = script.process(7);
-        process.library("m", &["matmul", "softmax"]);
-        let thread = process.thread("main");
+        let mut script = script(run);
+        let thread = &mut script.processes[0].threads[0];
         // Apart from the slowdown, runs differ by at most 1.2 %.
         let noise = [run * 7 % 11, run * 5 % 13];
         let slower = if run < AT { 10 } else { 12 };
@@ -108,12 +115,8 @@ fn numbers_of_executions_are_said_where_they_change() {
     let dir = scratch.join("history");
     std::fs::create_dir(&dir).unwrap();
     for run in 0..18 {
-        let mut script = ProfileScript::monotonic();
-        script.manifest.created_unix_ns += run * 60_000_000_000;
-        script.manifest.labels.insert("commit".to_owned(), format!("c{run}"));
-        let process = script.process(7);
-        process.library("m", &["matmul", "softmax"]);
-        let thread = process.thread("main");
+        let mut script = script(run);
+        let thread = &mut script.processes[0].threads[0];
         let (calls, long) = if run < AT { (10, 10) } else { (5, 15) };
         for call in 0..10 {
             let begin = call * 100_000;
